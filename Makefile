@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# 'make' builds the two programs and needs a C compiler, pkg-config, libibverbs, librdmacm, libxxhash and json-c.
-# The targets that need more (deb, check, demo, lab, lint) install it first, on Debian.
+# 'make' builds the two programs. It needs a C compiler, pkg-config, libibverbs, librdmacm, libxxhash and json-c.
+# Targets that need more packages (deb, check, demo, lab, lint, ...) install them first, on Debian.
 
 PREFIX ?= /usr/local
 CFLAGS ?= -O2 -g
@@ -9,7 +9,7 @@ TRANSPORT ?= rxe
 PROGRAMS = rdma-server rdma-client
 PAGES = $(wildcard .man/*.[1-9])
 MODULES = rdma-common.c $(wildcard rdma-common/*.c)
-# The modules of --check, which only the client has.
+# The modules of --check, which are linked into the client only.
 CHECK = $(wildcard rdma-common/check/*.c)
 HEADERS = rdma-common.h $(wildcard rdma-common/*.h rdma-common/check/*.h)
 SOURCES = $(MODULES) $(CHECK) rdma-client.c rdma-server.c
@@ -22,7 +22,7 @@ DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
 COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
-all: $(PROGRAMS) ## the two programs
+all: $(PROGRAMS) ## build the two programs
 rdma-client: $(CHECK:.c=.o)
 $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
@@ -30,7 +30,7 @@ $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 %.o: %.c $(HEADERS)
 	$(COMPILE) -c -o $@ $<
 
-help: ## this list
+help: ## print this list
 	@sed -n 's/^\([a-z][a-z-]*\):.* ## \(.*\)/\1:\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS=: read -r target text; do \
 		printf 'make %-12s %s\n' "$$target" "$$text"; \
 	done
@@ -46,9 +46,9 @@ COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
 MANUALS = $(INSTALLED)/share/man/man
 SCHEMA = rdma-pair.schema.json
 
-# Install only. If the folder belongs to another user (root installs), build nothing in it: the owner's next 'make' could not
-# replace root's files. bash-completion reads the options from --help.
-install: ## install below PREFIX (/usr/local); builds nothing as root in another's folder
+# Install, and build before only if the folder belongs to this user: the owner's next 'make' could not replace root's files.
+# bash-completion reads the options from --help.
+install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
 		$(MAKE) --no-print-directory all; \
 	elif ! $(MAKE) -q $(PROGRAMS); then \
@@ -64,7 +64,7 @@ install: ## install below PREFIX (/usr/local); builds nothing as root in another
 		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" || exit 1; \
 	done
 
-# Folders stay: others may use them as well.
+# Keep the folders, because other programs may use them.
 uninstall: ## remove the installed files
 	for program in $(PROGRAMS); do $(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" || exit 1; done
 	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)"
@@ -72,7 +72,7 @@ uninstall: ## remove the installed files
 
 # ---- Debian package ----
 
-# The time of the version, not of the build: two builds produce the same package. For a tarball, README's time.
+# The time of the last commit, so that two builds produce the same package. In a tarball, the time of README.md.
 SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y README.md))
 export SOURCE_DATE_EPOCH
 VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.h)
@@ -106,7 +106,7 @@ rdma-pair ($(VERSION)) unstable; urgency=medium
  -- $(MAINTAINER)  $(shell date -u -R -d @$(SOURCE_DATE_EPOCH))
 endef
 
-deb: ## a Debian package in build/; MAINTAINER='Name <address>'
+deb: ## build a Debian package in build/; MAINTAINER='Name <address>'
 deb: export DEB_CONTROL := $(DEB_CONTROL)
 deb: export DEB_CHANGELOG := $(DEB_CHANGELOG)
 deb:
@@ -134,15 +134,15 @@ SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 SANITIZE_fuzz = $(SANITIZE_asan) -fsanitize=fuzzer-no-link
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%)) $(DECODERS:%=build/asan/%)
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
-# These give decoders bytes without padding, so that a sanitizer notices any read past the end.
+# Tests that give decoders exactly the bytes of a message, so that a sanitizer notices any read past the end.
 DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
 UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
-# The modules that the fuzzers call, and the modules that those need.
+# The modules that the fuzzers call, and the modules on which these depend.
 FUZZED = $(addprefix rdma-common/,clock console log netlink options process reasons status wire)
 FUZZ_SECONDS ?= 600
 
-# The modules, once for each sanitizer.
+# Rules that build the modules and the programs with a sanitizer.
 define WATCHED
 build/$(1)/%.o: %.c $(HEADERS)
 	@mkdir -p $$(@D)
@@ -170,17 +170,17 @@ build/peer: tests/peer/peer.c tests/peer/deviation.h $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES)
 
-# Each file is a program, and includes nothing of this project.
+# Each file of a lesson is a program, and includes no header of this project.
 LESSON_FILES = $(wildcard tests/lessons/*/*.c)
 LESSONS = $(LESSON_FILES:tests/%.c=build/%)
 
-lessons: $(LESSONS) ## small programs, from the first device to a server, to learn from
+lessons: $(LESSONS) ## build the lessons: small programs, from the first device to a server
 
 $(LESSONS): build/%: tests/%.c
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $< $(LIBRARIES)
 
-# The programs on the fake library; its makefile knows their parts.
+# The programs on the fake library; fake-verbs.mk has the rules.
 FAKE_VERBS = fake-verbs-none fake-verbs-address fake-verbs-thread
 
 $(FAKE_VERBS): fake-verbs-%:
@@ -189,17 +189,17 @@ $(FAKE_VERBS): fake-verbs-%:
 tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(LESSONS)
 tests-all: tests $(SANITIZED) $(FUZZERS) $(FAKE_VERBS)
 
-check: ## the quick tests: unit tests, the fake library, sessions and faults over Soft-RoCE, sessions over soft-iWARP
+check: ## run the quick tests: unit tests, the fake library, sessions and faults over Soft-RoCE, sessions over soft-iWARP
 	tests/setup build lab check
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests
 	tests/run
 
-check-all: ## everything on both transports, and with sanitizers
+check-all: ## run all tests on both transports, and with sanitizers
 	tests/setup build lab check check-all
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests-all
 	tests/run all
 
-portability: ## unit tests and scripted sessions on s390x, i386 and arm64, in emulation
+portability: ## run unit tests and scripted sessions on s390x, i386 and arm64, in emulation
 	tests/setup build check portability
 	tests/run portability
 
@@ -208,33 +208,33 @@ fuzz: ## fuzz the input that a peer controls; FUZZ_SECONDS=600 for each fuzzer
 	$(MAKE) --no-print-directory $(FUZZERS)
 	for fuzzer in $(FUZZERS); do tests/fuzz/run $$fuzzer $(FUZZ_SECONDS) || exit 1; done
 
-soak: ## 100,000 sessions on each transport; SESSIONS=2000 LARGE=64M for less
+soak: ## run 100,000 sessions on each transport; SESSIONS=2000 LARGE=64M for less
 	tests/setup build lab
 	$(MAKE) --no-print-directory all build/peer
 	tests/soak
 
 # MUTANTS=100 SEED=2 make mutate; tests/mutate --help explains more.
-mutate: ## change single lines and see whether a test notices; MUTANTS=30 SEED=1 FILES=
+mutate: ## change single lines, and report whether a test fails; MUTANTS=30 SEED=1 FILES=
 	tests/setup build check
 	tests/mutate --count $(or $(MUTANTS),30) --seed $(or $(SEED),1) $(FILES)
 
-demo: ## two emulated hosts, the pair on them in both modes, and the results; TRANSPORT=siw
+demo: ## run the pair on two emulated hosts, in both modes, and compare the results; TRANSPORT=siw
 	@tests/demo --plan
 	tests/setup build lab
 	$(MAKE) --no-print-directory all
 	tests/demo
 
-bench: ## compare with perftest and rping, into build/bench/; TRANSPORT=rxe PAIRS=3 for less
+bench: ## compare with perftest and rping; data goes to build/bench/; TRANSPORT=rxe PAIRS=3 for less
 	tests/setup build lab bench
 	$(MAKE) --no-print-directory all build/peer
 	tests/bench
 
-lab: ## a shell on each of two emulated hosts, in one window; TRANSPORT=siw CAPTURE=wire.pcap
+lab: ## open a shell on each of two emulated hosts, in one window; TRANSPORT=siw CAPTURE=wire.pcap
 	tests/setup build lab interactive
 	$(MAKE) --no-print-directory all
 	tests/lab/lab up --transport $(TRANSPORT) $(if $(CAPTURE),--capture $(CAPTURE)) -- tests/lab/lab shells
 
-fresh: ## make demo on newly installed Debian 12 and 13; CHECK=1 for make check, too
+fresh: ## run make demo on newly installed Debian 12 and 13; CHECK=1 for make check, too
 	tests/setup fresh
 	tests/fresh
 
@@ -242,12 +242,12 @@ fresh: ## make demo on newly installed Debian 12 and 13; CHECK=1 for make check,
 
 PICTURES = $(patsubst %.dot,%.svg,$(wildcard .pictures/*.dot)) $(patsubst %.gnuplot,%.svg,$(wildcard .pictures/*.gnuplot))
 
-pictures: ## the documents' pictures, from their sources in .pictures/
+pictures: ## draw the documents' pictures from their sources in .pictures/
 pictures:
 	tests/setup pictures
 	$(MAKE) --no-print-directory $(PICTURES)
 
-# Leave out the release of graphviz: another release is no change.
+# Remove the release of graphviz, so that another release gives the same file.
 .pictures/%.svg: .pictures/%.dot
 	dot -Tsvg $< | sed '/^<!-- Generated by/d; /^ -->$$/d' >$@.new
 	mv $@.new $@
@@ -264,7 +264,7 @@ SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup te
 format: ## format the C files
 	clang-format -i $(C_FILES)
 
-lint: ## compilers' warnings, formatter, static checkers, layers
+lint: ## run compilers with warnings, the formatter, static checkers, and the check of the layers
 	tests/setup build check check-all lint
 	clang-format --dry-run --Werror $(C_FILES)
 	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc clang; do \
@@ -279,11 +279,11 @@ lint: ## compilers' warnings, formatter, static checkers, layers
 	$(MAKE) --no-print-directory all
 	tests/layers
 
-# Unoptimized, optimized as a whole, fortified; and gcc's analyzer.
+# Without optimization; with whole-program optimization; with the strictest _FORTIFY_SOURCE. Then the analyzer of gcc.
 FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
 ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
 
-compilers: ## gcc and clang with other options, and gcc's analyzer
+compilers: ## build with gcc and clang with other options, and run the analyzer of gcc
 	tests/setup build check-all
 	@mkdir -p build/compilers
 	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) $(LESSON_FILES:.c=); do \
