@@ -309,8 +309,8 @@ set_mtu() {
 	lab run a rdma link add rdma0 type rxe netdev eth0
 }
 
-# In mode write the test would take longer: Soft-RoCE retries packets that are too large for its own Ethernet so often
-# that the server has been seen to give up 20 s late.
+# In mode write the test would take longer: Soft-RoCE keeps its host busy with retries of packets that are too large for its
+# own Ethernet, and the server has been seen to give up 20 s late.
 # bats test_tags=roce,slow
 @test "--check with PORT reports a server whose MTU is smaller than the client's, with advice" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"

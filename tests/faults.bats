@@ -111,7 +111,7 @@ signal() {
 	kill -s "$1" "${!2}"
 }
 
-# So many operations keep the completion queue busy until the signal arrives.
+# This number of operations keeps the completion queue busy until the signal arrives.
 @test "SIGTERM ends either program in the middle of many operations" {
 	local mode who start
 	local -A other=([client]=server [server]=client)
