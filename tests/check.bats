@@ -213,7 +213,7 @@ lose() {
 # With losses in both directions few packets are sent, so the counters may show one direction, or none. TCP repairs
 # losses, and soft-iWARP has no counters.
 # bats test_tags=slow
-@test "--check with PORT reports lost packets with share and direction, and exits with 8 instead of printing Ready" {
+@test "--check with PORT reports lost packets with share and direction, also in its last line, and exits with 8" {
 	local seconds=1 hosts lost
 	repair=full_rate
 	start_server write

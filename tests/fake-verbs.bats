@@ -1191,7 +1191,7 @@ found() {
 	END
 }
 
-@test "--check --json: the error is the failed reach finding, otherwise the first failed one, with its advice" {
+@test "--check --json: the error is the failed finding of the step reach, otherwise the first failed finding" {
 	local script
 	for script in down "down ADDR_RESOLVED=ADDR_ERROR:-99" fail:getaddrinfo:1:1 memory:8192 no-gids "ADDR_RESOLVED=ADDR_ERROR:-19" \
 		"fail:rdma_get_devices:1:24" "fail:ibv_query_device:1:5"; do
@@ -2146,7 +2146,7 @@ exit_status_of() {
 }
 
 # Status 1 is LOC_LEN_ERR, for which Soft-RoCE reports 2. soft-iWARP reports a broken connection as status 2 of a send.
-@test "a failed completion is reported with peer, request and status; a message of a wrong length as foreign" {
+@test "a failed completion is reported with peer, request and status, or as a message of another protocol" {
 	local code other="the peer sent something that is no message of this protocol: receive failed"
 	for code in 1 2; do
 		outcomes <<-END

@@ -17,7 +17,7 @@ CONNECTING=4
 # over iWARP the connection breaks if the server sends first, or if a message is too long
 BROKEN=7
 [ "$LAB_TRANSPORT" != siw ] || { ACCESS=$GONE DENIED=6 CONNECTING=11 BROKEN="6|7"; }
-# Enough operations to be still running when the fault happens, on any host.
+# With this number of operations a session is still running when the fault happens, on any host.
 ENDLESS="-n 1000000"
 
 # ---- Helpers of the rows ----

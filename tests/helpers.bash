@@ -269,7 +269,7 @@ setup_file() {
 			[ ! -e "$kept" ] || exit 0
 			shift
 			for file; do
-				[ -e "$file" ] || continue # not built: the rows that need it report that
+				[ -e "$file" ] || continue # a test that needs a program which is not built fails
 				while umount -l "$file" 2>/dev/null; do :; done
 				copy=/run/programs$file
 				mkdir -p "${copy%/*}"

@@ -36,7 +36,7 @@ opcodes() {
 		done'
 	[ "$status" -eq 0 ]
 	opcodes "$capture" >"$BATS_TEST_TMPDIR/opcodes"
-	for opcode in 4 12 16 10; do # SEND only, RDMA READ request and its only response, RDMA WRITE only
+	for opcode in 4 12 16 10; do # SEND Only, RDMA READ Request, RDMA READ Response Only, RDMA WRITE Only
 		grep -qx "$opcode" "$BATS_TEST_TMPDIR/opcodes"
 	done
 }

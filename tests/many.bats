@@ -1,4 +1,4 @@
-# Many clients at the same time; floods.
+# Many clients at the same time, and clients that flood the server with messages.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 # bats file_tags=slow
 

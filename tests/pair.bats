@@ -42,7 +42,7 @@ server_holds() {
 	lab run a sh -c 'ls "/proc/$(pidof -s rdma-server)/fd" | wc -l; rdma resource show rdma0'
 }
 
-# server_memory: print the server's resident KiB, without file-backed pages.
+# server_memory: print the server's resident memory in KiB, without file-backed pages.
 server_memory() {
 	lab run a sh -c 'sed -n "s/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$(pidof -s rdma-server)/status"'
 }

@@ -87,7 +87,7 @@ peak_below() {
 	both_arrived
 }
 
-# The second line is written when the first has arrived.
+# The sender writes the second line to the pipe after the first line has arrived.
 # bats test_tags=roce
 @test "a trickling pipe is sent without delay" {
 	start_server -1 -t "$LIMIT" -o - write
@@ -140,7 +140,7 @@ peak_below() {
 	end server
 	touch "$folder/over"
 	expect_end client "4|6" # an operation may be rejected first
-	lab run a rmdir /run/to # "lab run" waits for the end of the killed server; fails if it has left a file
+	lab run a rmdir /run/to # "lab run" waits until the killed server has ended; rmdir fails if a file is left
 }
 
 # ---- Slow disks and pipes ----

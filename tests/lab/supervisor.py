@@ -15,7 +15,7 @@ import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 PROJECT = os.path.dirname(os.path.dirname(HERE))
-HEADER = struct.Struct("!cII")  # as in agent
+HEADER = struct.Struct("!cII")  # the same as in agent
 # Time limits, far longer than each step takes: a step must not fail because the machine is busy.
 BOOT_SECONDS = 120
 ANSWER_SECONDS = 120
@@ -563,7 +563,7 @@ def make_folder():
 
 
 def up(arguments):
-    """lab up"""
+    """Execute `lab up`, and return its exit status."""
     folder, remover = make_folder()
     lab = None
     try:
