@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The temporary folder of a test that uses files. It must be empty at the end. Include this after
- * unit.h.
+ * The temporary folder of the tests that use files. The tests must leave it empty. Include this
+ * after unit.h.
  */
 #ifndef UNIT_FOLDER_H
 #define UNIT_FOLDER_H
@@ -10,7 +10,7 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
-static char folder[] = "/tmp/unit-test.XXXXXX"; /* a name after enter_folder() */
+static char folder[] = "/tmp/unit-test.XXXXXX"; /* the path, after enter_folder() */
 static int descriptors_before;                  /* number of open descriptors before the tests */
 
 /* Return the number of open descriptors. */
@@ -43,7 +43,7 @@ static inline int empty_folder(UNUSED void **state)
 	return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Make the folders in front of the last part of a path. */
+/* Create the parent folders of `path`. */
 static inline void make_folders(const char *path)
 {
 	char above[256];
@@ -54,7 +54,10 @@ static inline void make_folders(const char *path)
 	}
 }
 
-/* Make a file with this text, and its folders. NULL: remove the file. */
+/*
+ * Create the file `path` with this text, and its parent folders. If `text` is NULL, remove the
+ * file.
+ */
 static inline void put(const char *path, const char *text)
 {
 	FILE *file;
@@ -94,8 +97,8 @@ static inline void assert_stored(const char *name, const void *bytes, size_t siz
 }
 
 /*
- * Check that no descriptor and no file is left. Call this in the last test: cmocka does not report
- * a failed group teardown as a failed program.
+ * Check that no open descriptor and no file is left, and remove the folder. Call this in the last
+ * test: the program does not fail if a group teardown of cmocka fails.
  */
 static inline void assert_nothing_is_left(void)
 {

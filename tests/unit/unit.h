@@ -34,7 +34,7 @@ static inline uint8_t *exactly(const void *bytes, size_t size)
 	return memcpy(copy, bytes, size);
 }
 
-#define TESTS 64 /* maximum number of tests in a program */
+#define TESTS 64 /* maximum number of tests in one program */
 
 static struct CMUnitTest unit_tests[TESTS];
 static size_t unit_count;
