@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: MIT
 /*
- * Every order of events in a session of two programs. Two state machines, each with a send queue,
- * run against each other, with everything that verbs and connection manager may do in between.
+ * Explore every order of events in a session of two programs. Two state machines, each with a send
+ * queue, run against each other, with everything that verbs and the connection manager may do in
+ * between.
  *
  * The model assumes this of the transport, and nothing more:
  * - messages arrive in the order of posting; a WRITE is placed before a later message arrives; a
  *   READ is not ordered with a later message;
- * - completions come in the order of posting, at any time after delivery, or, as soft-iWARP does
- *   it for everything but a READ, as soon as the request was posted;
- * - messages received, own completions and connection manager events come in any order relative to
- *   each other; ESTABLISHED comes before DISCONNECTED, or, to a server, not at all;
- * - messages that are on their way when a side disconnects in good order arrive before the peer
- *   learns of it; requests that are left in the queue pair are flushed, receives last;
+ * - completions come in the order of posting, at any time after delivery; soft-iWARP may complete
+ *   every request but a READ as soon as it is posted;
+ * - received messages, this side's completions and connection manager events come in any order
+ *   relative to each other; ESTABLISHED comes before DISCONNECTED; a server may get only the
+ * latter;
+ * - messages that are on their way when a side disconnects arrive before the peer is notified;
+ *   requests that are left in the queue pair are flushed, receives last;
  * - acknowledgements are lost only when there is a fault;
  * - soft-iWARP never completes a READ that is outstanding when the connection ends.
  *
  * It assumes this of the rest of the program:
- * - a worker may fail at any time until the incoming payload is verified (EVENT_GAVE_UP); so may a
- *   second one;
+ * - a worker may fail at any time until the incoming payload is verified (EVENT_GAVE_UP); a second
+ *   worker may fail after it;
  * - a source ends sooner or later, so MSG_DONE is due at any time once done_follows_at_once()
  *   allows it.
  *
- * It also runs with broken state machines, to show that it finds violations. protocol-test.c proves
- * what a single state machine may post, and when.
+ * The exploration also runs with broken state machines, to show that it finds violations.
+ * protocol-test.c proves what a single state machine may post, and when.
  */
 #include "rdma-common.h"
 
@@ -48,7 +50,7 @@ enum fate {
 	FATE_DEAD = 1 << 3,     /* will never be executed */
 };
 
-/* The notification that the connection has ended, on its way to a side. The value only grows. */
+/* The progress of the notification that the connection has ended. The value only grows. */
 enum notice {
 	NOTICE_NONE,
 	NOTICE_COMING,
@@ -56,7 +58,7 @@ enum notice {
 	NOTICE_HANDLED,
 };
 
-/* ACTION_DISCONNECT, which the main thread performs later. The value only grows. */
+/* The progress of ACTION_DISCONNECT, which the main thread performs later. The value only grows. */
 enum disconnection {
 	DISCONNECTION_NONE,
 	DISCONNECTION_ASKED,
@@ -67,15 +69,15 @@ enum disconnection {
 enum giving_up {
 	GIVING_UP_NONE,
 	GIVING_UP_LATE,    /* the side was already closing */
-	GIVING_UP_UNHEARD, /* no verdict can report it: tutorial's program, or still connecting */
+	GIVING_UP_UNHEARD, /* no verdict is sent: the peer is the tutorial's, or not connected */
 	GIVING_UP_HEARD,
 };
 
-/* One side, in bytes, so that worlds can be compared. */
+/* One side. Every field is a byte, so that worlds can be compared byte by byte. */
 struct side {
 	/* for the tutorial's program, `local` counts completions and `remote` messages */
 	struct protocol_bytes protocol;
-	/* its work requests, and everything on its way to it */
+	/* this side's work requests, and the events on their way to it */
 	uint8_t requests[REQUESTS]; /* enum fate */
 	uint8_t received;           /* number of the peer's messages that were handled */
 	uint8_t established;        /* EVENT_ESTABLISHED was handled */
@@ -90,8 +92,8 @@ struct side {
 struct world {
 	struct side sides[2];    /* by enum role */
 	uint8_t lost;            /* the network has failed */
-	uint8_t faults;          /* faults so far, with premature deadlines and signals */
-	uint8_t worker_failures; /* number of EVENT_GAVE_UP of both sides; no faults */
+	uint8_t faults;          /* faults so far, including premature deadlines and signals */
+	uint8_t worker_failures; /* number of EVENT_GAVE_UP at both sides; not faults */
 };
 
 /* clang-format off */
@@ -137,9 +139,9 @@ static const char *const occurrence_names[] = { OCCURRENCES(TEXT) };
 struct setting {
 	enum fault fault;
 	enum operation operation;
-	bool completes_early;   /* both adapters complete early, as soft-iWARP */
-	bool flushes_at_notice; /* the adapter also flushes before the program disconnects */
-	bool refuses;           /* and rejects requests from then on, as cxgb4 does */
+	bool completes_early;   /* both adapters complete early, as soft-iWARP does */
+	bool flushes_at_notice; /* an adapter may flush when the peer disconnects */
+	bool refuses;           /* an adapter rejects requests in the error state, as cxgb4 does */
 	bool one_way;           /* the server does not operate */
 	bool tutorial[2];       /* this side is the tutorial's program */
 	bool corrupted[2]; /* the payload that this side sends, if any, is damaged on the way */
@@ -182,8 +184,8 @@ static bool side_sends_payload(enum role role)
 }
 
 /*
- * Return the maximum number of faults in a run. A deadline that passes because nothing else can
- * happen does not count. The number is 2 for the settings with few worlds.
+ * Return the maximum number of faults in a run: 2 for the settings with few worlds. A deadline that
+ * passes because nothing else can happen is not a fault.
  */
 static unsigned int fault_limit(void)
 {
@@ -193,8 +195,8 @@ static unsigned int fault_limit(void)
 }
 
 /*
- * Maximum number of failing workers in a run: both of one side, or one of each. With faults, the
- * sum is limited to the number of faults.
+ * Maximum number of failing workers in a run: both workers of one side, or one of each side. After
+ * a fault, fault_limit() limits faults and failing workers together.
  */
 #define WORKER_FAILURES 2
 
@@ -254,9 +256,9 @@ static void print_node(const struct node *node)
 		print_side(&node->world.sides[role], role);
 }
 
-#define FINISHED_DISTANCE 100 /* more than all other terms together */
+#define FINISHED_DISTANCE 100 /* more than the sum of all other terms */
 
-/* DRAINED does not count: it only follows from another event. */
+/* Ignore EVENT_DRAINED: it only follows from another event. */
 static int distance_from_start(const struct world *world)
 {
 	int distance = world->lost + world->faults + world->worker_failures;
@@ -330,7 +332,7 @@ static void send_notice(struct world *world, enum role role)
 		world->sides[role].notice = NOTICE_COMING;
 }
 
-/* Mark `request` and all later ones dead, unless they were executed. */
+/* Mark `request` and all later requests dead, unless they were executed. */
 static void kill_after(struct side *side, enum request request)
 {
 	for (; request < REQUESTS; request++) {
@@ -354,8 +356,8 @@ static bool outstanding(const struct side *side)
 }
 
 /*
- * Destroy the id and everything that belongs to it. Forget state that can no longer be observed, so
- * that there are fewer worlds; bytes that TCP was given or has carried stay.
+ * Destroy the connection of `role`. Reset state that can no longer be observed, so that there are
+ * fewer worlds. Keep the requests: TCP still delivers the bytes that it accepted.
  */
 static void destroy(struct world *world, enum role role)
 {
@@ -387,7 +389,7 @@ static struct protocol unpack(const struct side *side, enum role role)
 {
 	struct protocol protocol = protocol_start(role, setting.operation);
 
-	/* a client learns this when the connection is established */
+	/* a client does not know the peer's program until the connection is established */
 	protocol.verifying =
 		!setting.tutorial[!role] && (role == ROLE_SERVER || side->protocol.connected);
 	protocol.operates = operates(role);
@@ -407,9 +409,9 @@ static void judge_disconnect(const struct world *world, enum role role)
 }
 
 /*
- * Return true if both payloads have arrived, as far as this side can know. The tutorial's program
- * does not report the payload that it received; then the payload that arrived here counts and,
- * where a completion means delivery, the payload that this side wrote.
+ * Return true if both payloads have arrived, as far as `role` can know. The tutorial's program does
+ * not report the payload that it received: then judge the payload that arrived at `role` and, if a
+ * completion means delivery, the payload that `role` wrote.
  */
 static bool complete(const struct world *world, enum role role)
 {
@@ -419,7 +421,10 @@ static bool complete(const struct world *world, enum role role)
 	return delivered(world, !role) && (delivered(world, role) || unknown);
 }
 
-/* Return the peer's verdict as this side reports it: a local failure there is not one here. */
+/*
+ * Return the peer's verdict as this side reports it: a local failure of the peer is not this
+ * side's.
+ */
 static enum status as_received(enum status verdict)
 {
 	return verdict == STATUS_LOCAL_FAILURE ? STATUS_REFUSED : verdict;
@@ -489,7 +494,7 @@ static void perform(struct world *world, enum role role, unsigned int actions)
 	}
 }
 
-/* Take a step of protocol_step() with this mistake. */
+/* Return the step of protocol_step(), with this mistake. */
 static struct step take_step(enum fault fault, struct protocol protocol, struct event event);
 
 /* Return true if every posted request has completed, and no more will be posted. */
@@ -552,9 +557,7 @@ static void feed_tutorial(struct world *world, enum role role, struct event even
 	}
 }
 
-/*
- * Let an event occur at one side, and add the world that follows. `world` is a copy, which changes.
- */
+/* Let an event occur at one side, and add the world that follows. This changes `world`, a copy. */
 static void happen(struct world *world, enum role role, enum event_type type, enum status status)
 {
 	struct event event = { .type = type, .status = status };
@@ -592,7 +595,7 @@ static void executions(const struct world *world, enum role role)
 
 static const enum event_type completion_events[REQUESTS] = {
 	[REQUEST_MR] = EVENT_MR_SENT,
-	[REQUEST_OPERATION] = EVENT_DONE_DUE, /* for the tutorial's program */
+	[REQUEST_OPERATION] = EVENT_DONE_DUE, /* only of the tutorial's program; see succeed() */
 	[REQUEST_DONE] = EVENT_DONE_SENT,
 	[REQUEST_VERDICT] = EVENT_VERDICT_SENT,
 };
@@ -619,7 +622,7 @@ static void failures(const struct world *world, enum role role, enum request req
 	}
 }
 
-/* Complete a request of this side successfully. `world` is a copy, which changes. */
+/* Complete a request of this side successfully. This changes `world`, a copy. */
 static void succeed(struct world *world, enum role role, enum request request)
 {
 	if (request != REQUEST_OPERATION || setting.tutorial[role]) {
@@ -632,7 +635,7 @@ static void succeed(struct world *world, enum role role, enum request request)
 	arrive(world, (struct label){ (uint8_t)role, OCCURRENCE_COMPLETED, 0, 0 });
 }
 
-/* Let the next completion of this side's send queue come: a success, a flush or an error. */
+/* Let the next completion of this side's send queue arrive: a success, a flush or an error. */
 static void completions(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
@@ -665,7 +668,10 @@ static void completions(const struct world *world, enum role role)
 	}
 }
 
-/* Return the peer's next message if it has arrived. A peer that gave up may skip MSG_DONE. */
+/*
+ * Return the peer's next message; REQUESTS: it has not arrived. A peer that gave up may skip
+ * MSG_DONE.
+ */
 static enum request next_message(const struct side *side, const struct side *peer)
 {
 	static const enum request messages[] = { REQUEST_MR, REQUEST_DONE, REQUEST_VERDICT };
@@ -678,8 +684,8 @@ static enum request next_message(const struct side *side, const struct side *pee
 }
 
 /*
- * Receive the peer's verdict: a failure before both MSG_DONEs means that the peer gave up. `world`
- * is a copy, which changes.
+ * Receive the peer's verdict: a failure before both MSG_DONEs means that the peer gave up. This
+ * changes `world`, a copy.
  */
 static void receive_verdict(struct world *world, enum role role, bool after_done)
 {
@@ -810,7 +816,7 @@ static enum giving_up way_of_giving_up(const struct side *side, enum role role)
 	return GIVING_UP_HEARD;
 }
 
-/* Let a worker fail. If the other one fails later, that changes nothing. */
+/* Let a worker fail. A later failure of the second worker changes nothing. */
 static void worker_failures(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
@@ -854,8 +860,8 @@ static bool read_is_lost(const struct side *side)
 }
 
 /*
- * Continue when no event is possible. Sessions that ended well are over. After a fault the
- * deadlines pass; without one, only the deadline for a READ that soft-iWARP has lost.
+ * Continue when no event is possible. If both sides have finished, the run is over. After a fault,
+ * let deadlines pass; without a fault, only the deadline of a READ that soft-iWARP has lost.
  */
 static void successors_when_stuck(const struct world *world)
 {
@@ -916,8 +922,8 @@ static void make_successors(const struct world *world)
 static const struct world beginning; /* the start of each exploration */
 
 /*
- * Make setting `number` (from 0) for the given pair of programs. Return false after the last one. A
- * damaged payload only affects the verification, so these settings are not combined with flushes.
+ * Make setting `number` (from 0) for the programs in `setting`. Return false after the last
+ * setting. A damaged payload only affects the verification, so no setting combines it with a flush.
  */
 static bool make_setting(unsigned int number)
 {
@@ -929,7 +935,7 @@ static bool make_setting(unsigned int number)
 	setting.refuses = variant == 2;
 	setting.corrupted[ROLE_CLIENT] = variant == 3 || variant == 4;
 	setting.corrupted[ROLE_SERVER] = variant == 3 || variant == 5;
-	if (setting.one_way) /* only one side sends, so the rest are duplicates */
+	if (setting.one_way) /* only one side sends: the other variants are duplicates */
 		return variant < 4;
 	return variant < (verifying() ? 6 : 3);
 }
@@ -987,7 +993,7 @@ static bool is_overlooked(enum fault fault, const struct protocol *protocol, enu
 	}
 }
 
-/* Change the state or the event as the faulty state machine misreads it. */
+/* Change the event as the faulty state machine misreads it. */
 static void mistake(enum fault fault, struct protocol *protocol, struct event *event)
 {
 	if (event->type == EVENT_GAVE_UP &&
@@ -998,7 +1004,7 @@ static void mistake(enum fault fault, struct protocol *protocol, struct event *e
 static void disconnect_early(struct step *step)
 {
 	step->protocol.phase = PHASE_CLOSING;
-	step->protocol.status = STATUS_PEER_LOST; /* replaced at the end */
+	step->protocol.status = STATUS_PEER_LOST; /* replaced when the session ends */
 	step->actions |= ACTION_DISCONNECT;
 }
 
@@ -1036,13 +1042,10 @@ static struct step take_step(enum fault fault, struct protocol protocol, struct 
 	return step;
 }
 
-/*
- * The broken protocols. `last` is the last event of the shortest way to the violation; EVENT_TYPES:
- * any.
- */
+/* The broken protocols. `last` is the event that causes the violation; EVENT_TYPES: not checked. */
 static const struct {
 	const char *name;
-	unsigned int number; /* for make_setting() */
+	unsigned int number; /* argument of make_setting() */
 	struct setting setting;
 	enum violation violation;
 	enum event_type last;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Explore every state that two sides and everything between them can reach, each state once and the
- * nearest first, so that the trace of a violation is a shortest one. Include this after the
- * definitions of struct world, which is compared byte by byte; struct label, the step into a world;
- * struct setting; enum violation with VIOLATION_NONE (0) and VIOLATION_ENDLESS; and
+ * Explore every state that two sides and everything between them can reach. Visit each state once
+ * and the nearest first, so that no trace of the violation is shorter. Define these before
+ * including this: struct world, which is compared byte by byte; struct label, the step into a
+ * world; struct setting; enum violation with VIOLATION_NONE (0) and VIOLATION_ENDLESS; and
  * violation_names[].
  */
 #ifndef UNIT_EXPLORER_H
@@ -24,25 +24,24 @@ struct node {
 
 static struct setting setting; /* the setting of the current exploration */
 
-/* The explorations, which run one after the other. */
+/* The current exploration, and sums of all explorations since finish(). */
 static struct {
 	struct node *nodes; /* in the order of discovery; also the queue of the nodes to visit */
 	size_t count, capacity;
-	uint32_t *table; /* node number + 1, 0: empty */
+	uint32_t *table; /* hash table of node numbers + 1; 0: empty */
 	size_t table_size;
-	size_t current; /* the node whose successors are made */
+	size_t current; /* the node whose successors are being made */
 	int distance;   /* distance of that node from the start */
 	bool goes_on;   /* an event is possible at that node */
 	enum violation violation;
 	size_t violating;                          /* the node with the violation */
-	size_t runs, states, transitions, endings; /* since finish() */
+	size_t runs, states, transitions, endings; /* sums */
 } exploration;
 
 /* ---- Functions of the model ---- */
 
 /*
- * Return a distance that grows with every event, so that no run is endless; -1: a run may be
- * endless.
+ * Return a distance that grows with every event, so that every run ends; -1: a run may be endless.
  */
 static int distance_from_start(const struct world *world);
 /* Call arrive() for each world that can follow this one. */
@@ -102,7 +101,7 @@ static void arrive(const struct world *world, struct label label)
 	if (exploration.count > 0 && exploration.distance >= 0 &&
 	    distance_from_start(world) <= exploration.distance)
 		violate(VIOLATION_ENDLESS);
-	/* record a violation even on the way to a known world: the way is the violation */
+	/* keep a violation even if the world is known: the step into it is the violation */
 	if (exploration.violation == VIOLATION_NONE ? *place : exploration.violating)
 		return;
 	if (exploration.violation != VIOLATION_NONE)
