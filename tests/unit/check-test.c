@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The conclusions of --check with PORT from its sessions, and the choice of the next one. A script
- * decides how each session ends: no server is needed.
+ * Tests of --check with PORT: its conclusions from the sessions, and its choice of the next
+ * session. A script decides how each session ends, so no server is needed.
  */
 
 #include <fnmatch.h>
@@ -33,7 +33,7 @@ enum measured {
 struct turn {
 	uint64_t size;    /* bytes */
 	bool short_reply; /* the answer has one byte */
-	bool other;       /* the other operation than the first session's */
+	bool other;       /* its operation differs from the first session's */
 	bool later;       /* begins after a pause */
 	bool absent;      /* the session cannot start */
 	enum status status;
@@ -46,13 +46,13 @@ struct turn {
 	enum hello_kind hello_kind;
 	enum refusal refusal;
 	enum measured measured;
-	uint64_t to_server, to_client; /* bit/s, from the bytes of half a second */
+	uint64_t to_server, to_client; /* bit/s, during half a second */
 	uint64_t errors_there;
 	uint16_t port;        /* TCP source port; 0: unknown */
-	int64_t milliseconds; /* duration, as the limits of a lossy path see it */
+	int64_t milliseconds; /* duration, for the time limit of a lossy path */
 };
 
-/* A session that was connected and ends with this status, in these stages. */
+/* Return a connected session that ends with status `how` in these stages. */
 static struct turn ends(uint64_t size, enum status how, enum local_stage ours,
 			enum remote_stage theirs)
 {
@@ -71,7 +71,7 @@ static struct turn silent(uint64_t size, enum local_stage ours, enum remote_stag
 	return ends(size, STATUS_TIMED_OUT, ours, theirs);
 }
 
-/* This side gives up: its operation does not end, and it sends an early bad verdict. */
+/* Return a session that this side gives up with an early bad verdict. */
 static struct turn gives_up(uint64_t size, enum remote_stage theirs)
 {
 	struct turn turn = silent(size, LOCAL_VERDICT_SENT, theirs);
@@ -85,13 +85,13 @@ static struct turn absent(uint64_t size)
 	return (struct turn){ .size = size, .absent = true };
 }
 
-/* The session after a timeout: one byte passes each way. */
+/* Return the session after a timeout: one byte passes each way. */
 static struct turn there(void)
 {
 	return ends(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT);
 }
 
-/* A session with the same size to the server, and an answer of one byte. */
+/* Return a session that sends `size` bytes to the server, for an answer of one byte. */
 static struct turn narrowed(uint64_t size, enum status how, enum local_stage ours,
 			    enum remote_stage theirs)
 {
@@ -101,19 +101,19 @@ static struct turn narrowed(uint64_t size, enum status how, enum local_stage our
 	return turn;
 }
 
-/* A session without a connection. */
+/* Return a session that gets no connection. */
 static struct turn fails(uint64_t size, enum status how)
 {
 	return (struct turn){ .size = size, .status = how };
 }
 
-/* The server rejects the connection and gives no reason. */
+/* Return a session that the server rejects without a reason. */
 static struct turn reset(uint64_t size)
 {
 	return (struct turn){ .size = size, .status = STATUS_REFUSED, .rejected = true };
 }
 
-/* The server rejects the connection and gives the reason. */
+/* Return a session that the server rejects with a reason. */
 static struct turn refused(uint64_t size, enum refusal why)
 {
 	struct turn turn = reset(size);
@@ -123,7 +123,7 @@ static struct turn refused(uint64_t size, enum refusal why)
 	return turn;
 }
 
-/* A session that measures this, and ends with this status. */
+/* Return a session that measures `measured` and ends with status `how`. */
 static struct turn measures(uint64_t size, enum measured measured, enum status how)
 {
 	return (struct turn){
@@ -137,7 +137,8 @@ static struct turn measures(uint64_t size, enum measured measured, enum status h
 }
 
 /*
- * A second of WRITEs to the server, with an answer of one byte. Rates are in Mbit/s here and below.
+ * Return a second of WRITEs to the server, with an answer of one byte. Rates are in Mbit/s here and
+ * below.
  */
 static struct turn to_server(uint64_t rate)
 {
@@ -147,7 +148,7 @@ static struct turn to_server(uint64_t rate)
 	return turn;
 }
 
-/* A second of WRITEs from the server, for one byte. */
+/* Return a second of WRITEs from the server, for one byte of this side. */
 static struct turn to_client(uint64_t rate)
 {
 	struct turn turn = measures(1, TO_CLIENT, STATUS_SUCCESS);
@@ -156,19 +157,19 @@ static struct turn to_client(uint64_t rate)
 	return turn;
 }
 
-/* A session with READs of 8 bytes. */
+/* Return a session that measures the latency of READs of 8 bytes. */
 static struct turn reads(void)
 {
 	return measures(8, LATENCY, STATUS_SUCCESS);
 }
 
-/* One of several sessions at the same time, with its source port. */
+/* Return one of several simultaneous sessions, with its source port. */
 static struct turn port_verified(uint16_t port, enum status how)
 {
 	return (struct turn){ .size = 65536, .status = how, .connected = true, .port = port };
 }
 
-/* The same session after a pause. */
+/* Return such a session that begins after a pause. */
 static struct turn port_later(uint16_t port)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
@@ -177,7 +178,7 @@ static struct turn port_later(uint16_t port)
 	return turn;
 }
 
-/* The same session, measured both ways. */
+/* Return such a session that measures both directions. */
 static struct turn port_measured(uint16_t port, uint64_t rate, uint64_t back)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
@@ -203,12 +204,12 @@ enum kind {
 	OVER_IWARP = 1,
 	WRITES = 2,  /* the server's mode is WRITE, not READ */
 	UNKNOWN = 4, /* the packet length is unknown, so three sizes are tried */
-	RATED = 8,   /* the same, then rates are measured for 2 s each way */
+	RATED = 8,   /* as UNKNOWN, then rates are measured for 2 s each way */
 	OVER_INFINIBAND = 16,
 	OVER_ROCE_V1 = 32,
 };
 
-/* The sizes that pass before a script; 0 ends them. */
+/* The sizes that pass before a script begins; 0 ends each list. */
 static const uint64_t no_size[] = { 0 };
 static const uint64_t one_byte[] = { 1, 0 };
 static const uint64_t up_to_1024[] = { 1, 1024, 0 };
@@ -217,7 +218,7 @@ static const uint64_t up_to_a_packet[] = { 1, 1024, MTU - 1, MTU, 0 };
 static const uint64_t beyond_a_packet[] = { 1, 1024, MTU - 1, MTU, MTU + 1, 0 };
 static const uint64_t all_sizes[] = { 1, 65536, 1048576, 0 }; /* for an unknown packet length */
 
-/* A path with packets of MTU bytes, examined with --json. */
+/* The path to examine with --json: packets have MTU bytes. */
 static struct {
 	struct options options;
 	struct console console;
@@ -225,27 +226,27 @@ static struct {
 	struct check check;
 	struct turn script[16];
 	const struct turn *turns;    /* the rest of the script */
-	struct counters counters[4]; /* a session takes the first (before) and the second (after) */
-	const char *row;             /* the expected findings; "": no row */
+	struct counters counters[4]; /* [0]: before the next session; [1]: after it */
+	const char *row;             /* the expected findings, for messages */
 	const char *device;          /* the server's device */
 	enum ibv_mtu mtu;
 	unsigned int reads;
-	int64_t exchange; /* milliseconds of a session without a rate */
-	bool lines;       /* the end is printed as a line, without --json */
+	int64_t exchange; /* milliseconds that a session without a rate takes */
+	bool lines;       /* print the last line as text, without --json */
 	char printed[256];
 } path;
 
 static struct addrinfo ipv4_address = { .ai_family = AF_INET };
 
 /*
- * Start a script. --min-rate and --duration only apply to measurements: a size is tried once, at
- * any rate.
+ * Start a script: the sizes in `passed` pass, then `turns` follow. --min-rate and --duration do not
+ * apply to sizes.
  */
 static void start(unsigned int kind, const uint64_t *passed, const struct turn *turns)
 {
 	struct turn *turn;
 
-	json_object_put(path.check.findings.all); /* from the last script */
+	json_object_put(path.check.findings.all); /* of the previous script */
 	memset(&path, 0, sizeof(path));
 	path.options = default_options(ROLE_CLIENT);
 	path.options.address = "host";
@@ -277,7 +278,7 @@ static void start(unsigned int kind, const uint64_t *passed, const struct turn *
 	path.exchange = 10;
 }
 
-/* Check that a session measures this and nothing else, without a minimum rate. */
+/* Check that the session measures `measured` and nothing else, and has no minimum rate. */
 static void assert_measures(const struct probe *probe, enum measured measured)
 {
 	const struct options *session = &probe->session;
@@ -299,7 +300,7 @@ static void assert_measures(const struct probe *probe, enum measured measured)
 static void measure(struct connection *connection, const struct turn *turn)
 {
 	static struct latency latency;
-	/* the second one of three sizes takes the shortest time */
+	/* the second of the three sizes takes the shortest time */
 	int64_t factor = turn->size == 1 ? 2 : turn->size < 1048576 ? 1 : 3;
 
 	connection->figures = (struct figures){ .started = 1000, .completed = 2000 };
@@ -368,7 +369,7 @@ static void run(struct probe *probe, UNUSED void *argument)
 		run_one(probe);
 }
 
-/* Run the whole script, discard the output, keep the findings, and check the status. */
+/* Run the whole script. Keep the findings and the output, and check the status. */
 static void play(enum status expected)
 {
 	int output = memfd_create("output", MFD_CLOEXEC);
@@ -376,7 +377,8 @@ static void play(enum status expected)
 	enum status status = probe_server(&path.check.probe, run, NULL);
 	bool failed;
 
-	if (status != STATUS_SUCCESS || expected != STATUS_TOO_SLOW) /* lost packets come later */
+	/* check_finish() reports lost packets */
+	if (status != STATUS_SUCCESS || expected != STATUS_TOO_SLOW)
 		assert_int_equal(status, expected);
 	assert_int_equal(path.turns->size, 0);
 	path.options.json = !path.lines;
@@ -390,7 +392,7 @@ static void play(enum status expected)
 	path.check.findings.all = findings;
 }
 
-/* Return the value of a key as text; NULL: absent, or null. */
+/* Return the value of a key as text; NULL: absent or null. */
 static const char *value_of(struct json_object *object, const char *key)
 {
 	return json_object_get_string(json_object_object_get(object, key));
@@ -402,8 +404,8 @@ static struct json_object *findings_of(const char *step)
 }
 
 /*
- * Check the findings of a step: each one is "status: text" or "status: text -> advice", joined by
- * " | ".
+ * Check that `pattern` matches the findings of a step: each is "status: text" or "status: text ->
+ * advice", joined by " | ".
  */
 static void expect(const char *step, const char *pattern)
 {
@@ -421,7 +423,7 @@ static void expect(const char *step, const char *pattern)
 		fail_msg("'%s' is not '%s'", text, pattern);
 }
 
-/* Check the value of another key of the last finding, as text; NULL: null. */
+/* Check the value of a key of the last finding, as text; NULL: absent or null. */
 static void expect_key(const char *step, const char *key, const char *expected)
 {
 	struct json_object *all = findings_of(step);
@@ -552,12 +554,13 @@ static const char of_the_subnet[] =
 static const char one_at_least[] =
 	" -> packets above 1 bytes vanish in one direction at least, at 1024 at the latest: *";
 
-/* The connection is lost before any payload has arrived; in one(), after one direction's has. */
+/* Return a session whose connection is lost before a payload has arrived. */
 static struct turn neither(void)
 {
 	return ends(1024, LOST, POSTED, REMOTE_MR);
 }
 
+/* Return a session whose connection is lost after one payload has arrived. */
 static struct turn one(void)
 {
 	return ends(1024, LOST, POSTED, REMOTE_DONE);
@@ -565,11 +568,11 @@ static struct turn one(void)
 
 /* clang-format off */
 
-/* A size that does not pass in both directions, and the advice. */
+/* Each case: a size that does not pass in both directions, and its finding with the advice. */
 TEST(failed_size_is_explained)
 {
 	const struct example examples[] = {
-		/* one direction has arrived: the other one is blamed */
+		/* one payload has arrived: the other direction is blamed */
 		{ WRITES, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		{ WRITES, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), there() }, SILENCE,
@@ -578,7 +581,7 @@ TEST(failed_size_is_explained)
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
-		/* neither has arrived: the next session decides */
+		/* no payload has arrived: the next session decides */
 		{ WRITES, one_byte, { neither(), there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
 		  .found = ended("verified", "failed", LOST, " -> packets above 1 bytes vanish from server to client, at 1024 *") },
 		{ WRITES, one_byte, { neither(), there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
@@ -599,10 +602,10 @@ TEST(failed_size_is_explained)
 		  .found = ended("not known", "not known", LOST, "") },
 		{ WRITES, one_byte, { neither(), there(), { 1024, .short_reply = true, .absent = true } }, LOST,
 		  .found = ended("not known", "not known", LOST, "") },
-		/* a server that refuses is still there */
+		/* a server that rejects a session still runs */
 		{ WRITES, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH) }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, " -> packets above 1 bytes vanish from server to client, *") },
-		/* if the server has gone, no size is blamed, even after one direction */
+		/* if the server has ended, no size is blamed, even if one payload has arrived */
 		{ OVER_ROCE, one_byte, { neither(), fails(1, REFUSAL) }, LOST,
 		  .found = ended("not known", "not known", LOST, gone(REFUSAL)) },
 		{ OVER_ROCE, one_byte, { one(), fails(1, REFUSAL) }, LOST,
@@ -613,13 +616,13 @@ TEST(failed_size_is_explained)
 		  .found = ended("arrived", "not known", LOST, gone(SILENCE)) },
 		{ OVER_ROCE, one_byte, { one(), fails(1, STATUS_UNRESOLVED) }, LOST,
 		  .found = ended("arrived", "not known", LOST, gone(STATUS_UNRESOLVED)) },
-		/* a failure of this host does not blame the server */
+		/* a failure of this host is not blamed on the server */
 		{ OVER_ROCE, one_byte, { one(), fails(1, BROKEN) }, LOST,
 		  .found = ended("arrived", "not known", LOST, "") },
 		{ OVER_ROCE, one_byte, { one(), fails(1, STOPPED) }, STOPPED,
 		  .found = ended("arrived", "not known", STOPPED, "") },
 		{ OVER_ROCE, one_byte, { one(), absent(1) }, LOST, .found = ended("arrived", "not known", LOST, "") },
-		/* the advice depends on the sizes that have passed */
+		/* advice depends on the transport and on the sizes that have passed */
 		{ OVER_ROCE, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass UDP port 4791 whatever the other port is")) },
 		{ OVER_ROCE_V1, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
@@ -630,16 +633,17 @@ TEST(failed_size_is_explained)
 		  .found = ended("not known", "not known", SILENCE, of_the_subnet) },
 		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> the connection is established, but packets are lost from client to server: *") },
-		/* a packet of 4096 bytes has passed: 4097 bytes need the same, and one byte */
+		/* if a packet of 4096 bytes has passed, the number of packets is blamed */
 		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
 		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, many) },
 		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, many) },
-		/* everything has arrived: packets are not blamed */
+		/* this side gave up: its READ did not end */
 		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
+		/* everything has arrived: packets are not blamed */
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, LOCAL_VERDICT_SENT, REMOTE_DONE), there() }, SILENCE,
 		  .found = ended("arrived", "verified", SILENCE, "") },
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_DONE), there() }, SILENCE,
@@ -658,7 +662,7 @@ TEST(failed_size_is_explained)
 
 /* clang-format on */
 
-/* Return the finding about the server when a size gets no session, with its advice. */
+/* Return the finding about a server that gives no session for this size, with its advice. */
 static const char *no_session(unsigned int size, enum status cause, const char *advice)
 {
 	return text_of("%sfailed: peer: with %u byte%s: cause %d%s", size == 1 ? "" : "ok: * | ",
@@ -677,7 +681,7 @@ static const char subnet_silent[] = " -> the RDMA connection manager there does 
 
 /* clang-format off */
 
-/* Sessions without a connection, and the finding about the server. */
+/* Each case: sessions without a connection, and the finding about the server. */
 TEST(refused_connection_is_explained)
 {
 	const struct example examples[] = {
@@ -697,21 +701,21 @@ TEST(refused_connection_is_explained)
 		{ OVER_ROCE, up_to_1024, { fails(MTU - 1, REFUSAL) }, REFUSAL, .found = no_session(4095, REFUSAL, "") },
 		{ OVER_IWARP, up_to_1024, { fails(MTU + 1, LOST) }, LOST,
 		  .found = no_session(4097, LOST, ended_since) },
-		/* the rejection gives the mode, once; without a reason try the other mode */
+		/* the other mode is tried once: the rejection names it, or gives no reason */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_CURRENT,
 								   .refusal = REFUSAL_OPERATION } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { reset(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { reset(1024) }, REFUSAL, .found = no_session(1024, REFUSAL, one_off) },
-		/* a refusal is not tried again */
+		/* no other rejection is tried again */
 		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_LENGTH) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused(1024, (enum refusal)200) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { { 1024, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_OTHER_VERSION } }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
-		/* nor are these: the server would lack the same resource again */
+		/* a server that ran out of a resource is not tried again */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_MEMORY) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_STORAGE) }, REFUSAL,
@@ -726,10 +730,7 @@ TEST(refused_connection_is_explained)
 }
 /* clang-format on */
 
-/*
- * A session ends a little later at the server than at the client. Over iWARP the reason may be
- * lost.
- */
+/* The previous session ends a little later at the server. Over iWARP the reason may be lost. */
 TEST(busy_server_is_tried_again_until_the_timeout)
 {
 	const struct turn busy[] = {
@@ -756,7 +757,7 @@ TEST(busy_server_is_tried_again_until_the_timeout)
 	}
 }
 
-/* The server's hello and address; packets of this host have `own` bytes. */
+/* Each case: the server's MTU, GID and device, and `own`, this host's packet size. */
 TEST(a_server_whose_mtu_differs_is_reported_with_both)
 {
 	static const struct {
@@ -764,7 +765,7 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 		unsigned int own;
 		enum ibv_mtu mtu;
 		const char *gid, *device, *found;
-		uint64_t next; /* the next size */
+		uint64_t next; /* size of the next session */
 	} cases[] = {
 		/* clang-format off */
 		{ OVER_ROCE, MTU, IBV_MTU_4096, "::1", "rdma0", ", device rdma0, GID ::1, MTU of its port 4096 bytes", 1024 },
@@ -826,7 +827,7 @@ TEST(a_slow_direction_is_measured_twice)
 		  .found = text_of("ok: %s", rates("300", "300")) },
 		{ RATED, all_sizes, { to_server(299), to_client(100), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("299", "100")) },
-		/* a direction is slow if two measurements agree; otherwise the second one counts */
+		/* a direction is slow if two measurements agree; else the second one is reported */
 		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(400), to_client(100), reads() }, GOOD,
 		  .found = found_slow(rates("400", "100"), "server to client", "4.0") },
 		{ RATED, all_sizes, { to_server(100), to_client(300), to_server(100), to_client(350), reads() }, GOOD,
@@ -846,7 +847,7 @@ TEST(a_slow_direction_is_measured_twice)
 		  .found = found_below(rates("199", "200"), "client to server"), .minimum_rate = 200 * MBIT },
 		{ RATED, all_sizes, { to_server(200), to_client(199), to_server(200), to_client(199), reads() }, STATUS_TOO_SLOW,
 		  .found = found_below(rates("200", "199"), "server to client"), .minimum_rate = 200 * MBIT },
-		/* the device may have no link, or one of an unknown rate */
+		/* the link's rate is compared, if there is a link */
 		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
 		  .found = text_of("ok: %s; a software device has no link rate to compare with", rates("300", "300")),
 		  .is_software = true },
@@ -875,7 +876,7 @@ TEST(a_failed_measurement_determines_the_status)
 		  .found = "failed: not measured: cause 6" },
 		{ RATED, all_sizes, { to_server(1), to_client(1), measures(8, LATENCY, LOST) }, LOST,
 		  .found = "failed: not measured: cause 6" },
-		/* a failure outranks a rate that is too low, with right contents */
+		/* a failure outranks a rate that is too low */
 		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(199), to_client(200), measures(8, LATENCY, LOST) }, LOST,
 		  .found = "failed: not measured: cause 6", .minimum_rate = 200 * MBIT },
 	};
@@ -885,7 +886,7 @@ TEST(a_failed_measurement_determines_the_status)
 }
 /* clang-format on */
 
-/* There are fewer READs if an exchange takes long. */
+/* Fewer READs are measured if an exchange takes long. */
 TEST(latency_is_that_of_reads_of_8_bytes)
 {
 	static const struct {
@@ -901,7 +902,7 @@ TEST(latency_is_that_of_reads_of_8_bytes)
 		play(GOOD);
 		expect("latency",
 		       "ok: a READ of 8 bytes takes 2.00 us (median), 64.00 us (99th percentile of 1000)");
-		expect_key("latency", "p50_us", "2.004"); /* the resolution of the buckets */
+		expect_key("latency", "p50_us", "2.004"); /* rounded to a bucket */
 		expect_key("latency", "p99_us", "64");
 	}
 }
@@ -941,7 +942,7 @@ TEST(failed_and_slow_sessions_are_reported_with_their_ports)
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 300, 99) }, GOOD,
 		  .found = text_of("ok: source port 5: * | failed: source port 6: %s", slower(rates("300", "99"))),
 		  .connections = 2 },
-		/* a failed session has no rate */
+		/* a failed session has no rate to compare */
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
 			   port_measured(5, 300, 300), port_failed(6, LOST), port_failed(7, SILENCE), port_measured(8, 99, 99) }, LOST,
 		  .found = text_of("ok: source port 5: * | failed: source port 6: cause 6 -> %s | failed: source port 7: cause 5 -> * | "
@@ -965,14 +966,17 @@ TEST(failed_and_slow_sessions_are_reported_with_their_ports)
 
 /* ---- Whole runs ---- */
 
-/* Errors of both ports in all sessions. The server's are added up and printed only. */
+/*
+ * Each case: growth of the counters in two sessions, and the finding. The server's errors are
+ * summed up.
+ */
 TEST(errors_of_both_hosts_are_reported)
 {
 	static const struct {
 		bool before, after;   /* the port has counters */
 		uint64_t first, last; /* growth of two counters in each session */
-		uint64_t waits;
-		uint64_t there[2]; /* the server's errors plus one; 0: not reported */
+		uint64_t waits;       /* growth of a congestion counter */
+		uint64_t there[2];    /* the server's errors plus one; 0: not reported */
 		const char *found, *sum;
 	} cases[] = {
 		/* clang-format off */
@@ -1010,7 +1014,7 @@ TEST(errors_of_both_hosts_are_reported)
 	}
 }
 
-/* Return the number of a counter. */
+/* Return the index of the counter `name`. */
 static unsigned int counter_number(const char *name)
 {
 	unsigned int number = 0;
@@ -1023,11 +1027,11 @@ static unsigned int counter_number(const char *name)
 static const char in_doubt[] = "packets are lost or late, in a direction that is not known";
 static const char of_software[] = " -> one of: a rate limit or a full queue on the way *";
 
-/* Three sessions have 36 packets in each direction. */
+/* The three sessions send 36 packets in each direction. */
 TEST(lost_packets_are_a_verdict_with_share_and_direction)
 {
 	const struct {
-		const char *counter, *other; /* growth in the last session */
+		const char *counter, *other; /* both grow by `count` in the last session */
 		uint64_t count;
 		double max_loss; /* percent */
 		enum status status;
@@ -1043,13 +1047,13 @@ TEST(lost_packets_are_a_verdict_with_share_and_direction)
 		{ "oos_drop_count", NULL, 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from server to client, *", "0.25", "server to client" },
 		{ "local_ack_timeout_err", NULL, 3, 0.1, STATUS_TOO_SLOW, text_of("failed: %s, about 4.2 %% of them; local_ack_timeout_err 3", in_doubt), "0.0416666667", "not known" },
 		{ "out_of_sequence", "packet_seq_err", 1, 0.1, STATUS_TOO_SLOW, text_of("failed: %s, about 2.8 %% of them; *", in_doubt), "0.0277777778", "not known" },
-		/* the largest share that is allowed, and a single packet, are no failure */
+		/* a share of exactly `max_loss`, or a single lost packet, is not a failure */
 		{ "rcvd_seq_err", NULL, 9, 25, GOOD, "ok: packets are lost from client to server, about 25 % of them; rcvd_seq_err 9", "0.25", "client to server" },
 		{ "rcvd_seq_err", NULL, 9, 24.9, STATUS_TOO_SLOW, "failed: *", "0.25", "client to server" },
 		{ "out_of_seq_request", NULL, 1, 0.1, GOOD, "ok: packets are lost from server to client, about 2.8 % of them; out_of_seq_request 1", "0.0277777778", "server to client" },
 		/* soft-RoCE counts a retry for each NAK */
 		{ "rcvd_seq_err", "completer_retry_err", 1, 0.1, GOOD, "ok: packets are lost from client to server, about 2.8 % of them; rcvd_seq_err 1, completer_retry_err 1", "0.0277777778", "client to server" },
-		/* other errors, and what the peer has received twice, are no loss */
+		/* other errors and duplicate requests are not losses */
 		{ "duplicate_request", "np_ecn_marked_roce_packets", 9, 0.1, GOOD, "ok: duplicate_request 9, np_ecn_marked_roce_packets 9", "0", NULL },
 		/* clang-format on */
 	};
@@ -1080,7 +1084,7 @@ static struct turn takes(int64_t milliseconds, struct turn turn)
 	return turn;
 }
 
-/* Three sessions have 36 packets in each direction. */
+/* The three sessions send 36 packets in each direction. */
 TEST(last_line_says_that_packets_are_lost)
 {
 	const struct {
@@ -1096,7 +1100,7 @@ TEST(last_line_says_that_packets_are_lost)
 		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from server to client.\n" },
 		{ { passes(1), passes(65536), passes(1048576) }, "packet_seq_err", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from client to server.\n" },
 		{ { passes(1), passes(65536), passes(1048576) }, "to_retransmits", 2, STATUS_TOO_SLOW, "Ready, but packets are lost or late, in a direction that is not known.\n" },
-		/* not if sizes were left out; a session that failed is the last finding */
+		/* not ready if sizes were left out; a failed session is the last finding */
 		{ { passes(1), takes(11000, passes(65536)) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Not ready: packets are lost from server to client.\n" },
 		{ { passes(1), passes(65536), { 1048576, .status = BROKEN, .connected = true } }, "out_of_sequence", 2, BROKEN, "" },
 		/* clang-format on */
@@ -1124,7 +1128,7 @@ static struct turn interrupted(uint64_t size)
 	return ends(size, STOPPED, POSTED, REMOTE_MR);
 }
 
-/* Its time begins with the first session, and does not include what was to be measured. */
+/* The time limit starts with the first session. The planned duration of measurements extends it. */
 TEST(a_lossy_path_gets_no_more_sessions_after_a_time)
 {
 	static const char left_out[] =
@@ -1142,11 +1146,11 @@ TEST(a_lossy_path_gets_no_more_sessions_after_a_time)
 		{ { passes(1), { 0 } }, OVER_ROCE, 10000, 1, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *--max-loss is 0.1 %" },
 		{ { passes(1), absent(1024) }, OVER_ROCE, 9000, 1, 2, BROKEN, "transfer", "ok: 1 byte: *", "counters: packets are lost from server to client, *" },
 		{ { passes(1), absent(1024) }, OVER_ROCE, 60000, 1, 0, BROKEN, "transfer", "ok: 1 byte: *", "unexpected failure" },
-		/* a session is interrupted; of few packets one that is lost is enough for that, but no verdict */
+		/* one lost packet of few interrupts a session, but is no verdict */
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", "*failed: 1024 bytes: not verified: packets seem to be lost, and the sessions have taken *", "the sessions have taken * s, and packets seem to be lost" },
-		/* the sessions that explain a failure take their time */
+		/* the sessions that explain a failure have no time limit */
 		{ { passes(1), silent(1024, DONE, REMOTE_MR), there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> packets above 1 bytes vanish from server to client, *", "cause 5" },
-		/* unless packets were lost before */
+		/* no session explains a failure after lost packets */
 		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, WRITES | UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server arrived, server to client not known: cause 5", "cause 5" },
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },
 		{ { passes(1), passes(65536), passes(1048576), { 0 } }, RATED, 12000, 3, 200, GOOD, "rate", "failed: not measured: packets are lost, and the sessions have taken 12 s", "packets are lost *" },
@@ -1188,9 +1192,9 @@ TEST(the_first_failure_determines_the_status_unless_a_signal_does)
 		{ { silent(1, POSTED, REMOTE_MR) }, 0, "", SILENCE, "5", "cause 5" },
 		{ { silent(1, POSTED, REMOTE_MR) }, 15, "", STOPPED, "143", "cause 5" },
 		{ { absent(1) }, 0, "no memory", BROKEN, "1", "no memory" },
-		/* no session can find out if the server is still there */
+		/* no session can find out if the server still runs */
 		{ { passes(1), neither(), absent(1) }, 0, "", LOST, "6", "cause 6" },
-		/* verified until a signal arrives */
+		/* interrupted before the second session; the first was verified */
 		{ { passes(1), absent(1024) }, 2, "", STOPPED, "130", "interrupted before the session was complete" },
 		/* clang-format on */
 	};
@@ -1205,7 +1209,7 @@ TEST(the_first_failure_determines_the_status_unless_a_signal_does)
 	}
 }
 
-/* A fake of the connection manager, which finds a route over the device to each address. */
+/* A fake of the connection manager: every address has a route over `verbs`. */
 static struct ibv_sa_path_rec route = { .mtu = IBV_MTU_4096 };
 static struct rdma_cm_id identifier = { .verbs = &verbs,
 					.route = { .path_rec = &route, .num_paths = 1 } };
@@ -1239,10 +1243,7 @@ struct ibv_pd *ibv_alloc_pd(UNUSED struct ibv_context *context)
 	return NULL;
 }
 
-/*
- * Errors that are counted while an address does not answer do not count for the next one. Neither
- * does the server's mode.
- */
+/* The next address inherits neither the errors counted before, nor the server's mode. */
 TEST(next_address_is_checked_from_the_beginning)
 {
 	const struct turn turns[] = {
@@ -1264,9 +1265,9 @@ TEST(next_address_is_checked_from_the_beginning)
 		path.counters[i] = (struct counters){ .any = true, .values = { i > 1 ? 2 : 0 } };
 	play(BROKEN);
 	assert_null(path.check.path.untried);
-	assert_false(path.check.path.infiniband); /* the next one is an iWARP device */
+	assert_false(path.check.path.infiniband); /* the next address belongs to an iWARP device */
 	expect("counters", "ok: *");
-	/* after an answer of a server of this project the next address is not tried */
+	/* the next address is not tried after a server of this project has answered */
 	start(OVER_IWARP, no_size, refusals);
 	path.check.path.untried = &next;
 	play(REFUSAL);
