@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The output of an incoming payload: complete files or none, files that are replaced, readers that
- * do not read, and slow disks.
+ * Tests of the output of an incoming payload: complete files or none, files that are replaced,
+ * readers that stop reading, and slow disks.
  */
 #include "rdma-common/output.h"
 
@@ -44,7 +44,7 @@ static atomic_bool cancelled;
 enum call {
 	NAMELESS, /* open(2) with O_TMPFILE */
 	TEMPORARY,
-	AGAIN, /* open(2) of a descriptor that is open */
+	AGAIN, /* open(2) of /proc/self/fd/N */
 	READ_FOLDER,
 	OWNER,
 	GROUP,
@@ -54,28 +54,28 @@ enum call {
 	RANDOM,
 	SYNC,
 	SYNC_FOLDER,
-	CLOSE, /* the descriptor is closed even with an error */
+	CLOSE, /* closes the descriptor even if it fails */
 	CALLS
 };
 
-/* The properties of the disk; 0: none. */
+/* The properties of the disk; 0: absent. */
 struct disk {
 	uid_t user;                /* effective user; 0: the real one, as in the fields below */
 	uid_t owner, folder_owner; /* owner of the files, and of the folders */
-	uid_t planter;             /* owner of the file found by open(2), or after fsync(2) */
+	uid_t planter;             /* owner of a file planted before open(2), or during fsync(2) */
 	const char *link;          /* target of a link that replaces the name before open(2) */
 	gid_t group;               /* group of the files */
 	const char *map;           /* ids that the user namespace maps; NULL: all */
 	mode_t folder_mode;        /* additional mode bits of folders */
-	int errors[CALLS];         /* the errors of these calls */
+	int errors[CALLS];         /* errno of each call; 0: it succeeds */
 	uint64_t rate;             /* bytes that a sync writes in a second; 0: no limit */
 	uint64_t reserve;          /* free blocks that are reserved for root */
 	bool blockless, sizeless;  /* the numbers of blocks, or their size, are unknown */
-	bool is_block;             /* no file system, but a block device */
+	bool is_block;             /* each file is a block device */
 	bool no_proc;              /* there is no /proc */
 	bool cancels;              /* the output is canceled during fsync(2) */
-	unsigned int stops;        /* calls of write(2) that write nothing yet */
-	const char *special;       /* a file with these attributes, STATX_ATTR_* */
+	unsigned int stops;        /* number of initial write(2) calls that write nothing */
+	const char *special;       /* name of the file with these attributes, STATX_ATTR_* */
 	uint64_t attributes;
 	uint32_t acl; /* the ACL of files */
 };
@@ -260,7 +260,7 @@ FILE *fopen(const char *name, const char *mode)
 	return fmemopen((void *)(uintptr_t)text, strlen(text), mode);
 }
 
-/* Return the same names again after reset(). */
+/* Return 0, 1, 2 ... as random numbers, from 0 again after reset(). */
 ssize_t getrandom(void *number, size_t size, UNUSED unsigned int flags)
 {
 	assert_int_equal(size, sizeof(done.names));
@@ -316,7 +316,10 @@ int fchmod(int descriptor, mode_t mode)
 	return fails(MODE) ? -1 : (int)syscall(SYS_fchmod, descriptor, mode);
 }
 
-/* A signal, a full pipe, and a write of 0 bytes are not failures. */
+/*
+ * Write nothing in the first `disk.stops` calls: a signal, a full pipe and a write of 0 bytes are
+ * not failures.
+ */
 ssize_t write(int descriptor, const void *from, size_t size)
 {
 	static const int errors[] = { 0, EAGAIN, EINTR };
@@ -379,7 +382,7 @@ static int write_all(struct output *output, uint64_t size)
 	return 0;
 }
 
-/* Return the errno value of a call that returned 0 or -1. */
+/* Return 0, or the errno value of a call that returned -1. */
 static int error_of(int result)
 {
 	int error = result ? errno : 0;
@@ -434,7 +437,7 @@ static const char *name_of(int descriptor)
 	return name;
 }
 
-/* Alternate between a file that has no name until its commit, and one with a temporary name. */
+/* Let a file have no name until its commit (even rounds), or a temporary name (odd rounds). */
 static void choose_way(int round)
 {
 	disk.errors[NAMELESS] = round & 1 ? EOPNOTSUPP : 0;
@@ -442,13 +445,13 @@ static void choose_way(int round)
 
 /* ---- Files ---- */
 
-/* The name must be on the disk, too: a power failure could lose it. */
+/* The folder is synced, too: otherwise a power failure could lose the name. */
 TEST(file_has_bytes_and_mode_and_is_not_overwritten)
 {
 	char longest[NAME_MAX + 1] = { 0 };
 	int descriptor;
 
-	memset(longest, 'x', NAME_MAX); /* a temporary name is shorter */
+	memset(longest, 'x', NAME_MAX); /* the longest name possible; a temporary name is shorter */
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		assert_int_equal(store(longest, 1), 0);
@@ -458,7 +461,7 @@ TEST(file_has_bytes_and_mode_and_is_not_overwritten)
 		assert_int_equal(store(longest, SIZE), 0);
 		assert_int_equal(about_file(longest).st_mode & 07777, 0751);
 		assert_stored(longest, bytes, SIZE);
-		assert_int_equal(lseek(descriptor, 0, SEEK_END), 1); /* the old file */
+		assert_int_equal(lseek(descriptor, 0, SEEK_END), 1); /* the old file is unchanged */
 		close(descriptor);
 		assert_int_equal(done.folders, 2 * (round + 1));
 	}
@@ -470,7 +473,6 @@ TEST(file_has_bytes_and_mode_and_is_not_overwritten)
 	assert_int_equal(done.folders, 4);
 }
 
-/* The name does not exist before the commit, nor after an end without one. */
 TEST(uncommitted_file_does_not_exist)
 {
 	struct output *output;
@@ -548,19 +550,20 @@ TEST(unsupported_calls_do_not_fail_a_file)
 		else
 			assert_int_equal(access("new", F_OK), -1);
 	}
-	disk.no_proc = true; /* a file without a name needs /proc to get one, so none is created */
+	/* without /proc a nameless file cannot get a name, so the file has a temporary name */
+	disk.no_proc = true;
 	disk.errors[NAMELESS] = EIO;
 	disk.stops = 3;
 	assert_int_equal(store("new", SIZE), 0);
 	assert_int_equal(disk.stops, 0);
 	assert_stored("new", bytes, SIZE);
-	disk.errors[CLOSE] = EIO; /* also without a file */
+	disk.errors[CLOSE] = EIO; /* close(2) of a device may fail, too */
 	assert_int_equal(store("/dev/null", SIZE), EIO);
 }
 
 /*
- * The name is taken by a symbolic link, which is not followed, or by an object that no file can
- * replace; or the folder is removed.
+ * During the transfer, a symbolic link takes the name and is not followed, or a folder takes it and
+ * cannot be replaced; or the parent folder is removed.
  */
 TEST(name_that_is_taken_meanwhile_is_replaced_or_fails)
 {
@@ -603,7 +606,8 @@ TEST(name_that_is_taken_meanwhile_is_replaced_or_fails)
 		assert_int_equal(store("old", 5), 0);
 		assert_int_equal(store("rdma-payload-000000", 7), 0);
 		done.names = 0;
-		disk.errors[RANDOM] = round < 2 ? 0 : EAGAIN; /* then count the names */
+		/* without random numbers the names are numbered from 0 */
+		disk.errors[RANDOM] = round < 2 ? 0 : EAGAIN;
 		assert_int_equal(store("old", SIZE), 0);
 		assert_int_equal(done.names, 2);
 		assert_stored("old", bytes, SIZE);
@@ -635,8 +639,8 @@ TEST(files_stay_if_every_temporary_name_is_in_use)
 }
 
 /*
- * If the ACL cannot be copied, the group bits are a mask for the users of the ACL, not rights of
- * the group.
+ * With an ACL, the group bits are a mask for its users: without the ACL, the group must not get
+ * them.
  */
 TEST(replacing_a_file_keeps_its_acl)
 {
@@ -675,9 +679,9 @@ TEST(replacing_a_file_keeps_owner_group_and_mode_independently)
 	static const struct {
 		mode_t before;
 		int owner_error, group_error;
-		mode_t after; /* for root; without the group, the group has no rights */
+		mode_t after; /* as root; a group that cannot be kept gets no rights */
 	} cases[] = {
-		{ 06755, 0, 0, 0755 }, /* new contents get no set-ID bits */
+		{ 06755, 0, 0, 0755 }, /* new contents must not get set-ID bits */
 		{ 01764, EPERM, 0, 0764 }, { 0764, EPERM, EPERM, 0704 },
 		{ 0764, 0, EINVAL, 0704 }, { 0600, EOPNOTSUPP, ENOSYS, 0600 },
 	};
@@ -721,7 +725,7 @@ TEST(unmapped_owner_or_group_is_not_kept)
 		{ "0 1000 1\n", OVERFLOW, none, false },
 		{ "", OVERFLOW, none, false }, /* a map that is not written yet */
 		{ "0 100000 65536\n", OTHER, OTHER, false },
-		{ NULL, 65534, none, true }, /* the default */
+		{ NULL, 65534, none, true }, /* the default overflow id */
 		{ NULL, OTHER, OTHER, true },
 	};
 
@@ -764,7 +768,7 @@ TEST(file_is_private_if_its_mode_cannot_be_set)
 /* ---- Names ---- */
 
 /*
- * The kernel's rule (fs.protected_symlinks in proc(5)): a limited number of links, and in a sticky
+ * The kernel's rule (fs.protected_symlinks in proc(5)): follow at most LINKS links, and in a sticky
  * folder only links of this user and of the folder's owner.
  */
 TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
@@ -775,7 +779,7 @@ TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
 		struct disk disk;
 	} cases[] = {
 		{ "link", 0, { 0 } },
-		{ "elsewhere/link", 0, { 0 } }, /* relative to its own folder */
+		{ "elsewhere/link", 0, { 0 } }, /* the target is relative to the link's folder */
 		{ "1", 0, { 0 } },
 		{ "40", 0, { 0 } },
 		{ "41", ELOOP, { 0 } },
@@ -803,7 +807,7 @@ TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		disk = cases[i].disk;
 		assert_int_equal(check(cases[i].name, 7), cases[i].error);
-		assert_int_equal(store(cases[i].name, 1), cases[i].error); /* dangling */
+		assert_int_equal(store(cases[i].name, 1), cases[i].error); /* a dangling link */
 		assert_int_equal(store(cases[i].name, SIZE), cases[i].error);
 		reset(NULL);
 		assert_true(S_ISLNK(about_file(cases[i].name).st_mode));
@@ -821,8 +825,8 @@ TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
 }
 
 /*
- * Otherwise a regular file would be replaced, and a FIFO written to. Unmapped users of a container
- * have the same number, so they cannot be distinguished.
+ * Otherwise another user's file would be replaced, and a FIFO written to. Unmapped users of a
+ * container have the same id, so they cannot be distinguished.
  */
 TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 {
@@ -834,7 +838,7 @@ TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 		{ EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS } },
 		{ EPERM, { .owner = OTHER, .folder_mode = GROUPS } },
 		{ EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS, .user = ROOT } },
-		/* a user's folder, into which another user has put the file */
+		/* this user's folder, into which another user has put the file */
 		{ EPERM,
 		  { .owner = 7, .folder_mode = GROUPS, .user = OTHER, .folder_owner = OTHER } },
 		{ 0, { .owner = OTHER, .folder_mode = S_ISVTX, .user = ROOT } },
@@ -861,7 +865,7 @@ TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 		assert_int_equal(check("old", 7), cases[i].error);
 		assert_int_equal(check("fifo", 7), cases[i].error);
 		assert_int_equal(check("new", 7), 0);
-		assert_int_equal(check(name_of(writer), 7), 0); /* an open output is accepted */
+		assert_int_equal(check(name_of(writer), 7), 0); /* already open: accepted */
 		assert_int_equal(done.calls, 0);
 		assert_int_equal(store("fifo", 7), cases[i].error);
 		assert_int_equal(read(reader, found, sizeof(found)), cases[i].error ? -1 : 7);
@@ -923,7 +927,7 @@ static const char *long_name(size_t length)
 	return name;
 }
 
-/* The path with the temporary name must not be too long, either; output_check() finds that out. */
+/* The path with the temporary name must not be too long, either: output_check() detects that. */
 TEST(too_long_name_is_not_shortened)
 {
 	const size_t longest = PATH_MAX - sizeof("/rdma-payload-XXXXXX") - 1;
@@ -977,7 +981,7 @@ TEST(impossible_output_is_found_before_the_transfer)
 		{ "new", (BLOCKS + 1) * BLOCK, ENOSPC, { .user = OTHER, .reserve = 1 } },
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = ROOT, .reserve = 1 } },
 		{ "new", (BLOCKS + 2) * BLOCK, ENOSPC, { .user = ROOT, .reserve = 1 } },
-		/* ramfs, and a FUSE file system, may report no numbers */
+		/* ramfs and FUSE may report no number of blocks, or no block size */
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .blockless = true } },
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .sizeless = true } },
 		{ "old", 1, EBUSY, ATTRIBUTE("old", MOUNT_ROOT) },
@@ -986,7 +990,7 @@ TEST(impossible_output_is_found_before_the_transfer)
 		{ "old", 1, 0, ATTRIBUTE("old", COMPRESSED) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", IMMUTABLE) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", APPEND) },
-		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* new files are allowed */
+		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* append-only allows new files */
 		/* in a sticky folder, this user must own the file or the folder */
 		{ "old", 1, 0, { .user = OTHER } },
 		{ "old", 1, EPERM, IN_STICKY(OTHER, 0, 0) },
@@ -1004,13 +1008,13 @@ TEST(impossible_output_is_found_before_the_transfer)
 	}
 	assert_stored("old", bytes, 5);
 	assert_int_equal(store("socket", SIZE), ENXIO);
-	assert_int_equal(store("/dev/full", SIZE), ENOSPC); /* only the write fails */
+	assert_int_equal(store("/dev/full", SIZE), ENOSPC); /* the check cannot foresee it */
 	assert_string_equal(output_error(ENOSPC), strerror(ENOSPC));
 	assert_non_null(strstr(output_error(EBUSY), "mount point"));
 	assert_non_null(strstr(output_error(EPERM), "sticky"));
 }
 
-/* This also holds for root with another effective user: access(2) uses the real one. */
+/* access(2) checks the real user: as root, change the real user only. */
 TEST(unwritable_folder_is_found_before_the_transfer)
 {
 	bool is_root = geteuid() == 0;
@@ -1037,7 +1041,7 @@ TEST(file_beyond_the_size_limit_fails_and_leaves_no_file)
 
 /* ---- Disks ---- */
 
-/* Write this many bytes to a file that is not committed. */
+/* Write `size` bytes to a file, and abandon it. Return 0 or an errno value. */
 static int write_much(uint64_t size)
 {
 	struct output *output = opened("new");
@@ -1051,9 +1055,7 @@ static int write_much(uint64_t size)
 	return error;
 }
 
-/*
- * The bytes that are written and not synced take about a second to sync, and so does the last sync.
- */
+/* Unsynced bytes take about a second to sync, at any time and at the end. */
 TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 {
 	static const struct {
@@ -1065,7 +1067,7 @@ TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 		/* the first sync takes 10 s: use the smallest size that is worth a sync */
 		{ MEBIBYTE / 10, 4 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 8, 12 },
 		{ 20 * MEBIBYTE, 100 * MEBIBYTE, 16 * MEBIBYTE, 21 * MEBIBYTE, 8, 10 },
-		/* 1, 2, 4 ... 64 MiB, the maximum */
+		/* syncs of 1, 2, 4 ... 64 MiB, the maximum */
 		{ 0, 256 * MEBIBYTE, 64 * MEBIBYTE, 64 * MEBIBYTE + SIZE, 8, 9 },
 	};
 
@@ -1086,8 +1088,8 @@ TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 static uint64_t calls_before_cancel;
 
 /*
- * Cancel after the expected calls, at the latest after ten seconds. The signal comes less often
- * than a wait for a reader ends by itself.
+ * Cancel after the expected calls, at the latest after ten seconds. The signal comes every 100 ms,
+ * less often than a wait for a reader ends by itself.
  */
 static void cancel(UNUSED int signal_number)
 {
@@ -1098,7 +1100,7 @@ static void cancel(UNUSED int signal_number)
 
 /*
  * Check that storing in `name`, whose reader has stopped, blocks until it is canceled, for at least
- * this many calls. Fill the pipe first.
+ * `calls` calls. Fill the pipe first.
  */
 static void assert_waits(const char *name, uint64_t calls)
 {
@@ -1126,7 +1128,7 @@ TEST(wait_for_a_stopped_reader_can_be_cancelled)
 	int reader, terminal = posix_openpt(O_RDWR | O_NOCTTY), ends[4];
 
 	assert_waits("fifo", 1);             /* without a reader */
-	assert_in_range(done.calls, 1, 200); /* the wait does not poll in a loop */
+	assert_in_range(done.calls, 1, 200); /* the wait is not a busy loop */
 	reset(NULL);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	assert_waits("fifo", 2);
@@ -1183,13 +1185,13 @@ TEST(payloads_for_one_pipe_are_written_one_after_the_other)
 		assert_memory_equal(found + 5, bytes, 7);
 	}
 	close(reader);
-	assert_waits("fifo", 0); /* without a reader, another payload may be stored */
+	assert_waits("fifo", 0); /* without a reader, a canceled payload releases the FIFO */
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	assert_int_equal(store("fifo", 5), 0);
 	close(reader);
 }
 
-/* The output is the FIFO's name, a descriptor that keeps its flags, or one of another user. */
+/* The output is the FIFO's name, a descriptor that keeps its flags, or another user's pipe. */
 TEST(pipe_receives_everything_once_it_has_a_reader)
 {
 	for (int round = 0; round < 3; round++) {
@@ -1245,7 +1247,7 @@ TEST(reader_that_exits_is_an_error)
 
 /* ---- Outputs that are already open ---- */
 
-/* A verdict needs the data on the disk. A file that a shell has opened is not replaced. */
+/* A verdict requires the data on the disk. A file that a shell has opened is not replaced. */
 TEST(descriptor_of_a_file_is_written_in_place_and_synced)
 {
 	static const struct disk disks[] = { { 0 },
@@ -1304,10 +1306,7 @@ TEST(open_file_is_written_in_place)
 	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* no file can be created there */
 }
 
-/*
- * The meaning of --output. Descriptors that are not writable, and standard error, are rows of
- * options.bats.
- */
+/* options.bats tests descriptors that are not writable, and standard error. */
 TEST(each_name_of_standard_output_is_recognized)
 {
 	char again[32];
