@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Output: the escaping of a peer's bytes before they reach a terminal; latencies; and each printed
- * line, figure and JSON object.
+ * Tests of the output: the escaping of a peer's bytes before they reach a terminal; latencies; and
+ * each printed line, figure and JSON object.
  */
 #include "rdma-common.h"
 #include "rdma-common/report.h"
@@ -16,7 +16,9 @@
 
 /* ---- Text for the terminal and for JSON ---- */
 
-/* Check that `size` bytes are shown as `terminal`, and in JSON as `json`, or not at all (NULL). */
+/*
+ * Check that `size` bytes are shown as `terminal`, and in JSON as `json`; NULL: do not check JSON.
+ */
 static void assert_shown(const char *bytes, size_t size, const char *terminal, const char *json)
 {
 	struct json_object *object = json_object_new_object();
@@ -33,9 +35,7 @@ static void assert_shown(const char *bytes, size_t size, const char *terminal, c
 	json_object_put(object);
 }
 
-/*
- * Check that everything but ASCII is escaped with another locale, or without one, but not in JSON.
- */
+/* Check that everything but ASCII is escaped in a locale without UTF-8, but not in JSON. */
 static void assert_escaped_elsewhere(const char *bytes)
 {
 	static const char *const locales[] = { "C", "no such locale" };
@@ -62,8 +62,7 @@ TEST(text_is_shown_and_invalid_characters_are_escaped)
 		"~!@#$%^&*()[]{}\"'",
 		"gr\xc3\xbc\xc3\x9f, \xe2\x82\xac \xf0\x9f\x98\x80",
 		"\xc2\xa0\xdf\xbf",
-		"e\xcc\x81 \xe0\xb8\x97\xe0\xb8\xb5\xe0\xb9\x88", /* marks on the characters before
-								     them */
+		"e\xcc\x81 \xe0\xb8\x97\xe0\xb8\xb5\xe0\xb9\x88", /* combining marks */
 		"\xe0\xa0\x80\xe1\xbf\xbe\xec\x80\x80\xee\x80\x80\xef\xbf\xbd",
 		"\xf0\x90\x80\x80\xf4\x8f\xbf\xbd",
 	};
@@ -72,7 +71,7 @@ TEST(text_is_shown_and_invalid_characters_are_escaped)
 		{ "\x9b[31m", "\\x9b[31m" }, /* the one-byte form of ESC [ */
 		{ "\x80\xbf", "\\x80\\xbf" },
 		{ "\xc2", "\\xc2" },
-		{ "\xc0\xaf", "\\xc0\\xaf" }, /* overlong */
+		{ "\xc0\xaf", "\\xc0\\xaf" }, /* an overlong encoding */
 		{ "\xc1\xbf", "\\xc1\\xbf" },
 		{ "\xc3(", "\\xc3(" }, /* no second byte */
 		{ "\xc3\xc0", "\\xc3\\xc0" },
@@ -93,7 +92,7 @@ TEST(text_is_shown_and_invalid_characters_are_escaped)
 	for (size_t i = 0; i < ENTRIES(escaped); i++)
 		assert_shown(escaped[i][0], strlen(escaped[i][0]), escaped[i][1], escaped[i][1]);
 	assert_shown("a\0b\0", 4, "a\\x00b\\x00", NULL);
-	/* distinct from an escape */
+	/* a backslash is doubled, so that it does not look like an escape */
 	assert_shown("C:\\x1b \\", 8, "C:\\\\x1b \\\\", "C:\\x1b \\");
 }
 
@@ -125,14 +124,14 @@ TEST(invisible_and_control_characters_are_escaped)
 		}
 	}
 	assert_non_null(setlocale(LC_CTYPE, "C"));
-	/* no-break space, hyphen, hyphenation point, per mille sign, exponent */
+	/* no-break space, hyphen, hyphenation point, per mille sign, superscript zero */
 	assert_escaped_elsewhere(neighbours);
 	assert_shown(neighbours, 14, neighbours, neighbours);
 }
 
 /* ---- Excerpts ---- */
 
-/* Compare the excerpt of a payload that arrives in pieces of this size with the payload. */
+/* Check the excerpt of a payload that arrives in pieces of `piece` bytes. */
 static void check_excerpt(const uint8_t *bytes, size_t size, size_t piece)
 {
 	struct excerpt excerpt = { .is_pattern = false };
@@ -263,7 +262,7 @@ static void begin(enum role role, unsigned int number)
 	session.connection.tos = -1;
 }
 
-/* End the session, and collect its output. */
+/* End the session, and collect its output in `printed`. */
 static void end(void)
 {
 	bool failed;
@@ -279,7 +278,7 @@ static void end(void)
 	}
 }
 
-/* Check that this is the whole output. */
+/* End the session, and check its whole output. */
 static void assert_printed(const char *output, const char *error)
 {
 	end();
@@ -287,7 +286,7 @@ static void assert_printed(const char *output, const char *error)
 	assert_string_equal(session.printed[STREAM_ERROR], error);
 }
 
-/* Check that this is part of standard output. */
+/* End the session, and check that `part` is in standard output. */
 static void assert_printed_among(const char *part)
 {
 	end();
@@ -295,9 +294,7 @@ static void assert_printed_among(const char *part)
 		fail_msg("'%s' is not in '%s'", part, session.printed[STREAM_OUTPUT]);
 }
 
-/*
- * Check that the output is an object of this kind, from this century and host, followed by `rest`.
- */
+/* End the session, and check its JSON object: `kind`, version, time, this host, then `rest`. */
 static void assert_object(const char *kind, const char *rest, const char *error)
 {
 	const char *text = session.printed[STREAM_OUTPUT];
@@ -407,7 +404,7 @@ static void measure(void)
 	connection->outstanding_messages = 5;
 }
 
-/* Count 2000 latencies, in buckets of at most a nanosecond. */
+/* Count 2000 latencies, in buckets that are at most 1 ns wide. */
 static void count_latencies(void)
 {
 	static const struct {
@@ -449,7 +446,7 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 
 	begin(ROLE_CLIENT, 0);
 	measure_all();
-	report_session(connection); /* figures were not requested */
+	report_session(connection); /* figures are not requested */
 	session.options.report = true;
 	report_session(connection);
 	session.options.operation = OPERATION_WRITE;
@@ -462,7 +459,7 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 	connection->figures.bytes = 0; /* only the peer operates */
 	counting.after = counted_before;
 	counting.after.values[ERROR_COUNTERS + 2] = 9; /* congestion is not an error */
-	connection->peer_verdict.errors = 0;     /* the peer reported none */
+	connection->peer_verdict.errors = 0;     /* the peer did not report its errors */
 	connection->protocol.disconnected = false;
 	report_session(connection);
 	connection->protocol.connected = false;
@@ -573,7 +570,7 @@ TEST(json_result_has_each_measured_value)
 	session.options.duration_seconds = 2;
 	session.options.verify_all = true;
 	session.options.minimum_rate = 9;
-	report_json(&session.connection); /* not requested */
+	report_json(&session.connection); /* prints nothing: not requested */
 	session.options.json = session.options.check = true;
 	report_json(&session.connection);
 	/* clang-format off */
@@ -597,7 +594,7 @@ TEST(json_result_has_each_measured_value)
 	/* clang-format on */
 }
 
-/* Bytes of at most one pass count as received. Wrong contents do not count as verified. */
+/* At most one pass is reported as received. Wrong contents are not reported as verified. */
 TEST(json_distinguishes_received_from_verified_bytes)
 {
 	static const struct {
@@ -748,7 +745,7 @@ TEST(interval_has_its_own_rate_and_errors)
 
 /* ---- Progress ---- */
 
-/* Check the text on a terminal after this many bytes. */
+/* Check the text on a terminal after `done` of `all` bytes, up to a "|". */
 static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nanoseconds,
 			 const char *expected)
 {
