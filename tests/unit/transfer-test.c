@@ -45,7 +45,7 @@ enum {
 	EARLY = 32
 };
 
-/* The plan of a side in short; 0 stands for the default. */
+/* A short form of a side's plan; 0: the default. */
 struct kind {
 	int flows;
 	uint64_t length, ring, announced; /* bytes; `announced`: the peer's ring; 0: no MSG_MR */
@@ -176,9 +176,7 @@ static void turn(void)
 	window_time(&it.side, it.now);
 }
 
-/*
- * End a step. If its expectation does not hold, fail with the promise and the number of the step.
- */
+/* End a step. If `holds` is false, fail with the promise and the number of the step. */
 static void expect(bool holds, const char *step)
 {
 	if (!holds)
@@ -402,7 +400,7 @@ static void sink_ends(uint64_t bytes)
 	expect(transfer_sink_end(&it.side) == bytes, __func__);
 }
 
-/* Check that the peer's program owes something. */
+/* Check that the transfer waits for the peer's program. */
 static void peer_owes(void)
 {
 	expect(transfer_debtor(&it.side) == DEBTOR_PEER, __func__);
@@ -795,7 +793,7 @@ TEST(debtor_is_the_side_that_the_transfer_waits_for)
 	hears("reports no progress", (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
 	hears(NULL, (struct window){ 1, 1000, 1000, 1000, true }); is(it.side.moves, 4);
 
-	/* after MSG_DONE a MSG_WINDOW is no move, and cannot mark the end again */
+	/* after MSG_DONE, MSG_WINDOW does not add to `moves`, and cannot mark the end again */
 	tell("a peer that is done with a timed WRITE owes nothing", IN | TIMED, 100000, 100000, 0);
 	hears(NULL, (struct window){ .produced = 100000 }); peer_owes(); peer_done(NULL, 100000); nothing_owed();
 	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
@@ -948,7 +946,8 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	}
 	assert_false(posted && more);
 	assert_false(transfer_next(one, 1, &alone));
-	one->operation.steady_count = many->operation.steady_count; /* depends on the run */
+	/* depends on the length of the last run */
+	one->operation.steady_count = many->operation.steady_count;
 	assert_memory_equal(one, many, sizeof(*one));
 }
 
@@ -1030,7 +1029,7 @@ struct entry {
 	uint8_t kind;
 	uint8_t fate;
 	union {
-		struct { /* ENTRY_REQUEST: numbered from the last completed one; ring offsets */
+		struct { /* ENTRY_REQUEST: `number` counts from the last completed request */
 			uint8_t number, end, size, source, sink;
 		};
 		struct { /* a message; MSG_MR and MSG_DONE use only `produced` */
@@ -1233,7 +1232,7 @@ static int distance_of_side(const struct side *side)
 	int distance = 10 * (int)(moved + source->advertised_end + sink->done + side->announced +
 				  side->met + side->done + side->filled_late);
 
-	/* a known end counts as progress */
+	/* learning the end is progress */
 	distance += source->stream.length == LENGTH_UNKNOWN ? 0 : 10;
 	distance += sink->stream.length == LENGTH_UNKNOWN ? 0 : 10;
 	distance -= (side->filling > 0) + (side->copying > 0);
@@ -1256,7 +1255,7 @@ static int distance_from_start(const struct world *world)
 	return distance_of_side(&world->sides[0]) + distance_of_side(&world->sides[1]);
 }
 
-/* Add the world that an event of side `number` leads to. */
+/* Add the world that follows from an event of side `number`. */
 static void go_to(struct world *world, int number, struct label label)
 {
 	label.side = (uint8_t)number;
@@ -1390,7 +1389,7 @@ static void begin_to_fill(struct world *world, int number)
 		return;
 	if (piece.offset + piece.size > setting.source_ring[number])
 		violate(VIOLATION_OUT_OF_BOUNDS);
-	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* a pipe ends */
+	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* a pipe may end */
 	memset(&side->out[piece.offset], 0, side->filling);
 }
 
@@ -1414,7 +1413,7 @@ static void begin_to_copy(struct world *world, int number)
 	}
 }
 
-/* Run the program after an event, unless the setting has the fault `unless`, which omits that. */
+/* Run the program after an event, unless the setting has the fault `unless`. */
 static void run_program(struct world *world, int number, enum fault unless, struct label label)
 {
 	if (unless == FAULT_NONE || setting.fault != unless) {
