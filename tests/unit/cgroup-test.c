@@ -117,7 +117,7 @@ TEST(cgroup_with_too_long_a_path_has_no_limit)
 
 TEST(no_files_or_descriptors_are_left_behind)
 {
-	assert_nothing_is_left();
+	assert_no_files_or_descriptors_are_left();
 }
 
 RUN_TESTS(enter_folder, NULL)

@@ -183,7 +183,7 @@ TEST(long_description_of_growth_is_truncated)
 
 TEST(no_files_or_descriptors_are_left_behind)
 {
-	assert_nothing_is_left();
+	assert_no_files_or_descriptors_are_left();
 }
 
 RUN_TESTS(enter_folder, empty_folder)

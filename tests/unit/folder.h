@@ -100,7 +100,7 @@ static inline void assert_stored(const char *name, const void *bytes, size_t siz
  * Check that no open descriptor and no file is left, and remove the folder. Call this in the last
  * test: the program does not fail if a group teardown of cmocka fails.
  */
-static inline void assert_nothing_is_left(void)
+static inline void assert_no_files_or_descriptors_are_left(void)
 {
 	assert_int_equal(count_descriptors(), descriptors_before);
 	assert_int_equal(chdir("/"), 0);

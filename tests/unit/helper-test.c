@@ -238,7 +238,7 @@ TEST(no_files_or_descriptors_are_left_behind)
 {
 	close(process.ended[0]);
 	close(process.ended[1]);
-	assert_nothing_is_left();
+	assert_no_files_or_descriptors_are_left();
 }
 
 RUN_TESTS(set_up, NULL)

@@ -557,7 +557,7 @@ TEST(long_texts_are_cut_and_no_descriptor_stays_open)
 
 TEST(no_files_or_descriptors_are_left_behind)
 {
-	assert_nothing_is_left();
+	assert_no_files_or_descriptors_are_left();
 }
 
 RUN_TESTS(enter_folder, begin)

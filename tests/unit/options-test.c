@@ -498,7 +498,7 @@ static int set_up(void **state)
 TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_int_equal(unlink("fifo"), 0);
-	assert_nothing_is_left();
+	assert_no_files_or_descriptors_are_left();
 }
 
 RUN_TESTS(set_up, NULL)

@@ -1337,11 +1337,11 @@ TEST(each_name_of_standard_output_is_recognized)
 	assert_int_equal(unlink("link"), 0);
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_int_equal(unlink("fifo"), 0);
 	assert_int_equal(unlink("socket"), 0);
-	assert_nothing_is_left();
+	assert_no_files_or_descriptors_are_left();
 }
 
 RUN_TESTS(make_folder, reset)

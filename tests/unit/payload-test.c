@@ -570,7 +570,7 @@ TEST(copy_uses_the_next_writable_folder_and_leaves_no_file)
 TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_int_equal(unlink("fifo"), 0);
-	assert_nothing_is_left();
+	assert_no_files_or_descriptors_are_left();
 }
 
 RUN_TESTS(set_up, reset)

@@ -512,7 +512,7 @@ TEST(a_region_has_only_the_access_that_the_operation_needs)
 
 TEST(no_files_or_descriptors_are_left_behind)
 {
-	assert_nothing_is_left();
+	assert_no_files_or_descriptors_are_left();
 }
 
 RUN_TESTS(enter_folder, reset)
