@@ -524,7 +524,7 @@ TEST(requests_are_limited_by_ring_ends_and_depth)
 	says((struct window){ .received = 2, .produced = 81920 }); hears(NULL, (struct window){ 2, 0, 81920, 0, false });
 	fills_all(); posts_run(1, 1, 40960, true);
 
-	tell_of("a rejected request, and all after it, is not outstanding",
+	tell_of("a rejected request and all later ones are not outstanding",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
 	fills(MIB); posts_run(8, 4, 100, true); posts_run(3, 3, 100, false); rejected(6);
 	is(it.side.operation.requests_posted, 5); ignores(6);
@@ -547,7 +547,7 @@ TEST(requests_are_limited_by_ring_ends_and_depth)
 	tell("a completion of an unknown or completed request completes nothing", OUT, MIB, MIB, MIB);
 	fills(MIB); ignores(1); posts_run(1, 1, 64 * KIB, true); ignores(0); ignores(2); completes(1); ignores(1);
 
-	tell_of("a run ends with a completion, and so does the last run for now",
+	tell_of("the last request of an interval is signaled, and so is the last one for now",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
 	fills(1050); posts_no_run(0); posts_run(3, 3, 100, false); posts_run(32, 1, 100, true);
 	posts_run(4, 4, 100, true); posts_run(32, 2, 100, false);
@@ -728,7 +728,7 @@ static void tell_middle(const char *promise)
 
 TEST(messages_that_break_a_rule_are_rejected)
 {
-	tell("a region produces at most its own size and the length of the stream", BOTH | READ, 100000, 100000, 0);
+	tell("MSG_MR produces at most the size of its region and the length of the stream", BOTH | READ, 100000, 100000, 0);
 	region(NULL, 1000, 1000); region("is smaller than its ready bytes", 1000, 1001); region(NULL, MIB, 100000);
 	region("is smaller than its ready bytes", MIB, 100001); region("has no memory", 0, 0);
 
@@ -778,7 +778,7 @@ TEST(messages_that_break_a_rule_are_rejected)
 TEST(debtor_is_the_side_that_the_transfer_waits_for)
 {
 	/* the ring is full until this side has copied bytes and reports them */
-	tell("a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0);
+	tell("the transfer does not wait for a peer that waits for this side", IN, MIB, 64 * KIB, 0);
 	at(10); peer_owes(); at(20); hears(NULL, (struct window){ .produced = 64 * KIB }); nothing_owed(); at(30);
 	copies(32 * KIB); nothing_owed();
 	at(40); says((struct window){ .received = 1, .consumed = 32 * KIB }); peer_owes();
@@ -794,19 +794,19 @@ TEST(debtor_is_the_side_that_the_transfer_waits_for)
 	hears(NULL, (struct window){ 1, 1000, 1000, 1000, true }); is(it.side.moves, 4);
 
 	/* after MSG_DONE, MSG_WINDOW does not add to `moves`, and cannot mark the end again */
-	tell("a peer that is done with a timed WRITE owes nothing", IN | TIMED, 100000, 100000, 0);
+	tell("the transfer does not wait for a peer that is done with a timed WRITE", IN | TIMED, 100000, 100000, 0);
 	hears(NULL, (struct window){ .produced = 100000 }); peer_owes(); peer_done(NULL, 100000); nothing_owed();
 	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
 	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
 	hears("marks the end twice", (struct window){ 1, 300000, 0, 0, true });
 
-	tell("a peer owes to read the bytes that were advertised as produced", OUT | READ, MIB, 64 * KIB, 0);
+	tell("the transfer waits until the peer has read the bytes advertised as produced", OUT | READ, MIB, 64 * KIB, 0);
 	fills(40000); announces(40000); at(10); peer_owes(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
 	nothing_owed(); at(30); fills(1000); nothing_owed();
 	at(300); says((struct window){ .received = 1, .produced = 41000 }); peer_owes();
 
 	/* further completions change nothing until the peer reports consumed bytes */
-	tell("a peer owes to consume the bytes that were advertised as produced", OUT, MIB, 64 * KIB, 64 * KIB);
+	tell("the transfer waits until the peer has consumed the bytes advertised as produced", OUT, MIB, 64 * KIB, 64 * KIB);
 	at(10); peer_done(NULL, 0); at(20); fills(10000); posts_run(1, 1, 10000, true); wire_owes(); at(30);
 	completes(1); nothing_owed();
 	at(300); says((struct window){ .produced = 10000 }); peer_owes(); at(310); fills(1000); posts_run(1, 1, 1000, true);
@@ -822,13 +822,13 @@ TEST(debtor_is_the_side_that_the_transfer_waits_for)
 	peer_done(NULL, 0); fills_all(); posts(100); at(250); says((struct window){ .produced = 5000000 });
 	operated(false); nothing_owed();
 	for (unsigned int times = 1; times <= 3; times++) {
-		tell_of("a peer that is done has read all passes, and owes nothing",
+		tell_of("a peer that is done has read all passes: the transfer does not wait for it",
 			(struct kind){ OUT | READ, 100000, 100000, .passes = times });
 		fills_all(); announces(100000); at(10); peer_owes(); at(20); peer_done(NULL, 0); nothing_owed();
 		is(it.side.source.consumed, times * 100000);
 	}
 
-	tell("the wire owes the bytes in flight, even if the peer has nothing left to do", IN | READ, 100000, 100000, 0);
+	tell("the transfer waits for the bytes in flight, even if the peer is done", IN | READ, 100000, 100000, 0);
 	at(10); region(NULL, 100000, 100000); peer_owes(); at(20); posts_run(1, 1, 64 * KIB, true);
 	posts_run(1, 1, 100000 - 64 * KIB, true); posts_no_run(1);
 	at(30); peer_done(NULL, 100000); wire_owes(); at(40); completes(2); operated(true); nothing_owed();
