@@ -758,7 +758,7 @@ TEST(busy_server_is_tried_again_until_the_timeout)
 }
 
 /* Each case: the server's MTU, GID and device, and `own`, this host's packet size. */
-TEST(a_server_whose_mtu_differs_is_reported_with_both)
+TEST(server_with_a_different_mtu_is_reported_with_both_mtus)
 {
 	static const struct {
 		unsigned int kind;
@@ -887,7 +887,7 @@ TEST(a_failed_measurement_determines_the_status)
 /* clang-format on */
 
 /* Fewer READs are measured if an exchange takes long. */
-TEST(latency_is_that_of_reads_of_8_bytes)
+TEST(latency_is_measured_with_reads_of_8_bytes)
 {
 	static const struct {
 		int64_t exchange;
@@ -1028,7 +1028,7 @@ static const char in_doubt[] = "packets are lost or late, in a direction that is
 static const char of_software[] = " -> one of: a rate limit or a full queue on the way *";
 
 /* The three sessions send 36 packets in each direction. */
-TEST(lost_packets_are_a_verdict_with_share_and_direction)
+TEST(lost_packets_are_reported_with_share_and_direction)
 {
 	const struct {
 		const char *counter, *other; /* both grow by `count` in the last session */
@@ -1085,7 +1085,7 @@ static struct turn takes(int64_t milliseconds, struct turn turn)
 }
 
 /* The three sessions send 36 packets in each direction. */
-TEST(last_line_says_that_packets_are_lost)
+TEST(last_line_reports_lost_packets)
 {
 	const struct {
 		struct turn turns[5];
@@ -1129,7 +1129,7 @@ static struct turn interrupted(uint64_t size)
 }
 
 /* The time limit starts with the first session. The planned duration of measurements extends it. */
-TEST(a_lossy_path_gets_no_more_sessions_after_a_time)
+TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 {
 	static const char left_out[] =
 		"*failed: 1024 bytes: not verified: packets are lost, and the sessions have taken *";
@@ -1179,7 +1179,7 @@ TEST(a_lossy_path_gets_no_more_sessions_after_a_time)
 	}
 }
 
-TEST(the_first_failure_determines_the_status_unless_a_signal_does)
+TEST(first_failure_determines_the_status_unless_a_signal_arrives)
 {
 	const struct {
 		struct turn turns[4];

@@ -1074,7 +1074,7 @@ static const struct {
 	/* clang-format on */
 };
 
-TEST(every_broken_protocol_is_found)
+TEST(exploration_finds_every_broken_protocol)
 {
 	for (size_t i = 0; i < ENTRIES(broken); i++) {
 		struct label last;

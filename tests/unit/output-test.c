@@ -446,7 +446,7 @@ static void choose_way(int round)
 /* ---- Files ---- */
 
 /* The folder is synced, too: otherwise a power failure could lose the name. */
-TEST(file_has_bytes_and_mode_and_is_not_overwritten)
+TEST(old_file_is_replaced_and_its_mode_is_kept)
 {
 	char longest[NAME_MAX + 1] = { 0 };
 	int descriptor;
@@ -505,7 +505,7 @@ TEST(uncommitted_file_does_not_exist)
  * failure leaves the old file in place. After the file has its new name, only the sync of the
  * folder can fail; the file is complete and verified, so it stays.
  */
-TEST(unsupported_calls_do_not_fail_a_file)
+TEST(file_is_stored_even_if_unsupported_calls_fail)
 {
 	static const struct {
 		enum call call;
@@ -565,7 +565,7 @@ TEST(unsupported_calls_do_not_fail_a_file)
  * During the transfer, a symbolic link takes the name and is not followed, or a folder takes it and
  * cannot be replaced; or the parent folder is removed.
  */
-TEST(name_that_is_taken_meanwhile_is_replaced_or_fails)
+TEST(name_taken_during_the_transfer_is_replaced_or_rejected)
 {
 	struct output *output;
 
@@ -928,7 +928,7 @@ static const char *long_name(size_t length)
 }
 
 /* The path with the temporary name must not be too long, either: output_check() detects that. */
-TEST(too_long_name_is_not_shortened)
+TEST(too_long_name_is_rejected_and_not_shortened)
 {
 	const size_t longest = PATH_MAX - sizeof("/rdma-payload-XXXXXX") - 1;
 
@@ -955,7 +955,7 @@ TEST(too_long_name_is_not_shortened)
 /* clang-format on */
 
 /* EBUSY: a single file that is bound into a container as a volume is a mount point. */
-TEST(impossible_output_is_found_before_the_transfer)
+TEST(impossible_output_is_rejected_before_the_transfer)
 {
 	char too_long[NAME_MAX + 2] = { 0 };
 	const struct {
@@ -1015,7 +1015,7 @@ TEST(impossible_output_is_found_before_the_transfer)
 }
 
 /* access(2) checks the real user: as root, change the real user only. */
-TEST(unwritable_folder_is_found_before_the_transfer)
+TEST(unwritable_folder_is_rejected_before_the_transfer)
 {
 	bool is_root = geteuid() == 0;
 
@@ -1232,7 +1232,7 @@ TEST(output_opened_by_another_process_is_written_to)
 }
 
 /* A pipe that is given as a descriptor does not wait for a reader, unlike a FIFO's name. */
-TEST(reader_that_exits_is_an_error)
+TEST(write_fails_after_the_reader_exits)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), writer = open("fifo", O_WRONLY);
 	struct output *output = opened("fifo");

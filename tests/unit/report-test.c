@@ -148,7 +148,7 @@ static void check_excerpt(const uint8_t *bytes, size_t size, size_t piece)
 	assert_memory_equal(excerpt.head, bytes, excerpt.head_size);
 }
 
-TEST(excerpt_does_not_depend_on_the_pieces)
+TEST(excerpt_is_the_same_for_every_piece_size)
 {
 	static const size_t pieces[] = { 1, 7, 63, 64, 65, 1000, 4096 };
 	static const size_t last[] = { 0, 5, 1022, 1023, 1024, 1025, 2000, 2998, 2999 };
@@ -199,7 +199,7 @@ TEST(quantiles_match_the_counted_latencies)
 	assert_near(latency_quantile(&latency, 0), 1000);
 }
 
-TEST(each_latency_has_a_bucket_near_it)
+TEST(each_latency_is_counted_in_a_bucket_near_its_value)
 {
 	for (int64_t time = 1; time < (int64_t)1 << 59; time += time / 8 + 1) {
 		count_anew(&time, 1);
@@ -337,7 +337,7 @@ TEST(status_lines_go_to_standard_error_if_standard_output_has_other_data)
 	}
 }
 
-TEST(payload_is_shown_up_to_a_screen_of_text)
+TEST(long_payload_is_shown_up_to_1024_bytes)
 {
 	struct excerpt excerpt = { .head = "three\0", .head_size = 100, .size = 100 };
 	char expected[4 * SHOWN_PAYLOAD], rest[SHOWN_PAYLOAD];
@@ -512,7 +512,7 @@ TEST(end_of_a_session_names_the_side_that_disconnected_and_the_reason)
 		       "report-test: [42] 192.0.2.1 port 7: it \"failed\"\n");
 }
 
-TEST(server_prints_one_status_line_for_a_session_of_a_check)
+TEST(server_prints_one_status_line_for_each_session_of_a_check)
 {
 	static const struct {
 		uint16_t flags;
