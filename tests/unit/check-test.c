@@ -86,7 +86,7 @@ static struct turn absent(uint64_t size)
 }
 
 /* Return the session after a timeout: one byte passes each way. */
-static struct turn there(void)
+static struct turn still_there(void)
 {
 	return ends(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT);
 }
@@ -108,7 +108,7 @@ static struct turn fails(uint64_t size, enum status how)
 }
 
 /* Return a session that the server rejects without a reason. */
-static struct turn reset(uint64_t size)
+static struct turn refused_silently(uint64_t size)
 {
 	return (struct turn){ .size = size, .status = STATUS_REFUSED, .rejected = true };
 }
@@ -116,7 +116,7 @@ static struct turn reset(uint64_t size)
 /* Return a session that the server rejects with a reason. */
 static struct turn refused(uint64_t size, enum refusal why)
 {
-	struct turn turn = reset(size);
+	struct turn turn = refused_silently(size);
 
 	turn.hello_kind = HELLO_CURRENT;
 	turn.refusal = why;
@@ -297,7 +297,7 @@ static void assert_measures(const struct probe *probe, enum measured measured)
  * Set the result of a measurement. The requests complete at once; the verdict arrives half a second
  * after the start.
  */
-static void measure(struct connection *connection, const struct turn *turn)
+static void set_measurement(struct connection *connection, const struct turn *turn)
 {
 	static struct latency latency;
 	/* the second of the three sizes takes the shortest time */
@@ -354,7 +354,7 @@ static void run_one(struct probe *probe)
 	if (turn->absent)
 		return;
 	id.route.addr.src_sin = (struct sockaddr_in){ AF_INET, .sin_port = htons(turn->port) };
-	measure(&connection, turn);
+	set_measurement(&connection, turn);
 	probe->begun -= turn->milliseconds;
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
 	snprintf(connection.agreement.peer.device, HELLO_DEVICE_SIZE, "%s", path.device);
@@ -530,7 +530,7 @@ static const char *vanish(const char *from, const char *to, int above, int at)
 		above, from, to, at);
 }
 
-static const char *gone(enum status cause)
+static const char *server_gone(enum status cause)
 {
 	return text_of(" -> a session of 1 byte fails now as well (cause %d): the server has "
 		       "ended, or the path to it is down; repair that and run this again",
@@ -544,24 +544,24 @@ static const char *no_byte(const char *advice)
 		       advice);
 }
 
-static const char many[] =
+static const char not_in_this_number[] =
 	" -> packets of every size arrive, but not in this number from client to server: look at "
 	"the counters, at flow control (PFC, ECN), and at cables and switches";
-static const char of_the_subnet[] =
+static const char subnet_loses_packets[] =
 	" -> the connection is established, but packets are lost in one direction at least: look at "
 	"the path that the subnet manager has made, at its MTU, and at the counters of its links "
 	"('ibdiagnet', 'ibtracert', 'perfquery')";
-static const char one_at_least[] =
+static const char one_direction_at_least[] =
 	" -> packets above 1 bytes vanish in one direction at least, at 1024 at the latest: *";
 
 /* Return a session whose connection is lost before a payload has arrived. */
-static struct turn neither(void)
+static struct turn none_arrived(void)
 {
 	return ends(1024, LOST, POSTED, REMOTE_MR);
 }
 
 /* Return a session whose connection is lost after one payload has arrived. */
-static struct turn one(void)
+static struct turn one_arrived(void)
 {
 	return ends(1024, LOST, POSTED, REMOTE_DONE);
 }
@@ -573,55 +573,55 @@ TEST(failed_size_is_explained)
 {
 	const struct example examples[] = {
 		/* one payload has arrived: the other direction is blamed */
-		{ WRITES, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
+		{ WRITES, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
-		{ WRITES, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), there() }, SILENCE,
+		{ WRITES, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
-		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
-		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), still_there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		/* no payload has arrived: the next session decides */
-		{ WRITES, one_byte, { neither(), there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
+		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
 		  .found = ended("verified", "failed", LOST, " -> packets above 1 bytes vanish from server to client, at 1024 *") },
-		{ WRITES, one_byte, { neither(), there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
-		  .found = ended("arrived", "not known", LOST, one_at_least) },
+		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
+		  .found = ended("arrived", "not known", LOST, one_direction_at_least) },
 		/* RoCE v1 has a header of 40 bytes in place of IPv4's and UDP's */
-		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
+		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> packets above 1024 bytes vanish *'ping -M do -s 4140'*") },
 		/* over iWARP a completion only means that TCP accepted the bytes */
-		{ WRITES | OVER_IWARP, one_byte, { neither(), there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
+		{ WRITES | OVER_IWARP, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
 		  .found = ended("failed", "not known", LOST, " -> *'ping -M do -s 1024'*") },
-		{ WRITES, one_byte, { neither(), there(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
+		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
 		  .found = ended("failed", "not known", LOST, " -> packets above 1 bytes vanish from client to server, *") },
-		{ WRITES, one_byte, { neither(), there(), narrowed(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
-		  .found = ended("not known", "not known", LOST, one_at_least) },
-		{ WRITES, one_byte, { neither(), there(), narrowed(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
+		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
+		  .found = ended("not known", "not known", LOST, one_direction_at_least) },
+		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
 		  .found = ended("not known", "not known", STOPPED, "") },
-		{ WRITES, one_byte, { neither(), there(), { 1024, .short_reply = true, .status = SILENCE } }, LOST,
+		{ WRITES, one_byte, { none_arrived(), still_there(), { 1024, .short_reply = true, .status = SILENCE } }, LOST,
 		  .found = ended("not known", "not known", LOST, "") },
-		{ WRITES, one_byte, { neither(), there(), { 1024, .short_reply = true, .absent = true } }, LOST,
+		{ WRITES, one_byte, { none_arrived(), still_there(), { 1024, .short_reply = true, .absent = true } }, LOST,
 		  .found = ended("not known", "not known", LOST, "") },
 		/* a server that rejects a session still runs */
 		{ WRITES, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH) }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, " -> packets above 1 bytes vanish from server to client, *") },
 		/* if the server has ended, no size is blamed, even if one payload has arrived */
-		{ OVER_ROCE, one_byte, { neither(), fails(1, REFUSAL) }, LOST,
-		  .found = ended("not known", "not known", LOST, gone(REFUSAL)) },
-		{ OVER_ROCE, one_byte, { one(), fails(1, REFUSAL) }, LOST,
-		  .found = ended("arrived", "not known", LOST, gone(REFUSAL)) },
-		{ OVER_ROCE, one_byte, { one(), fails(1, LOST) }, LOST,
-		  .found = ended("arrived", "not known", LOST, gone(LOST)) },
-		{ OVER_ROCE, one_byte, { one(), fails(1, SILENCE) }, LOST,
-		  .found = ended("arrived", "not known", LOST, gone(SILENCE)) },
-		{ OVER_ROCE, one_byte, { one(), fails(1, STATUS_UNRESOLVED) }, LOST,
-		  .found = ended("arrived", "not known", LOST, gone(STATUS_UNRESOLVED)) },
+		{ OVER_ROCE, one_byte, { none_arrived(), fails(1, REFUSAL) }, LOST,
+		  .found = ended("not known", "not known", LOST, server_gone(REFUSAL)) },
+		{ OVER_ROCE, one_byte, { one_arrived(), fails(1, REFUSAL) }, LOST,
+		  .found = ended("arrived", "not known", LOST, server_gone(REFUSAL)) },
+		{ OVER_ROCE, one_byte, { one_arrived(), fails(1, LOST) }, LOST,
+		  .found = ended("arrived", "not known", LOST, server_gone(LOST)) },
+		{ OVER_ROCE, one_byte, { one_arrived(), fails(1, SILENCE) }, LOST,
+		  .found = ended("arrived", "not known", LOST, server_gone(SILENCE)) },
+		{ OVER_ROCE, one_byte, { one_arrived(), fails(1, STATUS_UNRESOLVED) }, LOST,
+		  .found = ended("arrived", "not known", LOST, server_gone(STATUS_UNRESOLVED)) },
 		/* a failure of this host is not blamed on the server */
-		{ OVER_ROCE, one_byte, { one(), fails(1, BROKEN) }, LOST,
+		{ OVER_ROCE, one_byte, { one_arrived(), fails(1, BROKEN) }, LOST,
 		  .found = ended("arrived", "not known", LOST, "") },
-		{ OVER_ROCE, one_byte, { one(), fails(1, STOPPED) }, STOPPED,
+		{ OVER_ROCE, one_byte, { one_arrived(), fails(1, STOPPED) }, STOPPED,
 		  .found = ended("arrived", "not known", STOPPED, "") },
-		{ OVER_ROCE, one_byte, { one(), absent(1) }, LOST, .found = ended("arrived", "not known", LOST, "") },
+		{ OVER_ROCE, one_byte, { one_arrived(), absent(1) }, LOST, .found = ended("arrived", "not known", LOST, "") },
 		/* advice depends on the transport and on the sizes that have passed */
 		{ OVER_ROCE, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass UDP port 4791 whatever the other port is")) },
@@ -630,23 +630,23 @@ TEST(failed_size_is_explained)
 		{ OVER_IWARP, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass the TCP port whatever the other port is")) },
 		{ OVER_INFINIBAND, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
-		  .found = ended("not known", "not known", SILENCE, of_the_subnet) },
-		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
+		  .found = ended("not known", "not known", SILENCE, subnet_loses_packets) },
+		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> the connection is established, but packets are lost from client to server: *") },
 		/* if a packet of 4096 bytes has passed, the number of packets is blamed */
-		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), there() }, SILENCE,
+		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
-		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, many) },
-		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, many) },
+		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), still_there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, not_in_this_number) },
+		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), still_there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, not_in_this_number) },
 		/* this side gave up: its READ did not end */
-		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), still_there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		/* everything has arrived: packets are not blamed */
-		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, LOCAL_VERDICT_SENT, REMOTE_DONE), there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, LOCAL_VERDICT_SENT, REMOTE_DONE), still_there() }, SILENCE,
 		  .found = ended("arrived", "verified", SILENCE, "") },
-		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_DONE), there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_DONE), still_there() }, SILENCE,
 		  .found = ended("arrived", "arrived", SILENCE, "") },
 		/* no timeout, but wrong contents in one direction */
 		{ OVER_ROCE, one_byte, { { 1024, .status = STATUS_CONTENTS_WRONG, .connected = true, .local = LOCAL_VERDICT_SENT,
@@ -705,9 +705,9 @@ TEST(refused_connection_is_explained)
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_CURRENT,
 								   .refusal = REFUSAL_OPERATION } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
-		{ OVER_ROCE, no_size, { reset(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
+		{ OVER_ROCE, no_size, { refused_silently(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
-		{ OVER_ROCE, one_byte, { reset(1024) }, REFUSAL, .found = no_session(1024, REFUSAL, one_off) },
+		{ OVER_ROCE, one_byte, { refused_silently(1024) }, REFUSAL, .found = no_session(1024, REFUSAL, one_off) },
 		/* no other rejection is tried again */
 		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_LENGTH) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
@@ -737,7 +737,7 @@ TEST(busy_server_is_tried_again_until_the_timeout)
 		refused(1, REFUSAL_SESSIONS),
 		refused(1024, REFUSAL_SESSIONS),
 		refused(1024, REFUSAL_MEMORY),
-		reset(1024),
+		refused_silently(1024),
 	};
 
 	for (size_t i = 0; i < ENTRIES(busy); i++) {
@@ -1149,7 +1149,7 @@ TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 		/* one lost packet of few interrupts a session, but is no verdict */
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", "*failed: 1024 bytes: not verified: packets seem to be lost, and the sessions have taken *", "the sessions have taken * s, and packets seem to be lost" },
 		/* the sessions that explain a failure have no time limit */
-		{ { passes(1), silent(1024, DONE, REMOTE_MR), there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> packets above 1 bytes vanish from server to client, *", "cause 5" },
+		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> packets above 1 bytes vanish from server to client, *", "cause 5" },
 		/* no session explains a failure after lost packets */
 		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, WRITES | UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server arrived, server to client not known: cause 5", "cause 5" },
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },
@@ -1193,7 +1193,7 @@ TEST(first_failure_determines_the_status_unless_a_signal_arrives)
 		{ { silent(1, POSTED, REMOTE_MR) }, 15, "", STOPPED, "143", "cause 5" },
 		{ { absent(1) }, 0, "no memory", BROKEN, "1", "no memory" },
 		/* no session can find out if the server still runs */
-		{ { passes(1), neither(), absent(1) }, 0, "", LOST, "6", "cause 6" },
+		{ { passes(1), none_arrived(), absent(1) }, 0, "", LOST, "6", "cause 6" },
 		/* interrupted before the second session; the first was verified */
 		{ { passes(1), absent(1024) }, 2, "", STOPPED, "130", "interrupted before the session was complete" },
 		/* clang-format on */
@@ -1247,7 +1247,7 @@ struct ibv_pd *ibv_alloc_pd(UNUSED struct ibv_context *context)
 TEST(next_address_is_checked_from_the_beginning)
 {
 	const struct turn turns[] = {
-		reset(1),
+		refused_silently(1),
 		{ 1, .other = true, .status = SILENCE },
 		{ 1, .other = true, .status = REFUSAL, .rejected = true },
 		passes(1),

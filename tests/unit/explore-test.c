@@ -280,12 +280,12 @@ static int distance_from_start(const struct world *world)
 
 /* ---- The transport ---- */
 
-static bool is(const struct side *side, enum request request, unsigned int fate)
+static bool has_fate(const struct side *side, enum request request, unsigned int fate)
 {
 	return (side->requests[request] & fate) == fate;
 }
 
-static void set(struct side *side, enum request request, unsigned int fate)
+static void add_fate(struct side *side, enum request request, unsigned int fate)
 {
 	side->requests[request] = (uint8_t)(side->requests[request] | fate);
 }
@@ -293,7 +293,7 @@ static void set(struct side *side, enum request request, unsigned int fate)
 /* Return true if the request is posted and not executed. */
 static bool is_open(const struct side *side, enum request request)
 {
-	return is(side, request, FATE_POSTED) && !is(side, request, FATE_EXECUTED);
+	return has_fate(side, request, FATE_POSTED) && !has_fate(side, request, FATE_EXECUTED);
 }
 
 /* Return true if the transport may execute this request of `role` now. */
@@ -302,7 +302,7 @@ static bool can_execute(const struct world *world, enum role role, enum request 
 	const struct side *side = &world->sides[role];
 	bool reading = setting.operation == OPERATION_READ;
 
-	if (!is_open(side, request) || is(side, request, FATE_DEAD) || world->lost ||
+	if (!is_open(side, request) || has_fate(side, request, FATE_DEAD) || world->lost ||
 	    world->sides[!role].broken)
 		return false;
 	/* TCP still delivers the bytes that it accepted, but a READ needs both queue pairs */
@@ -316,7 +316,7 @@ static bool can_execute(const struct world *world, enum role role, enum request 
 }
 
 /* Return true if the transport may execute any request of `role` now. */
-static bool under_way(const struct world *world, enum role role)
+static bool can_execute_any(const struct world *world, enum role role)
 {
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
 		if (can_execute(world, role, request))
@@ -337,19 +337,19 @@ static void kill_after(struct side *side, enum request request)
 {
 	for (; request < REQUESTS; request++) {
 		if (is_open(side, request))
-			set(side, request, FATE_DEAD);
+			add_fate(side, request, FATE_DEAD);
 	}
 }
 
 static void post(struct side *side, enum request request)
 {
-	set(side, request, FATE_POSTED | (side->broken ? FATE_DEAD : 0));
+	add_fate(side, request, FATE_POSTED | (side->broken ? FATE_DEAD : 0));
 }
 
 static bool outstanding(const struct side *side)
 {
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
-		if (is(side, request, FATE_POSTED) && !is(side, request, FATE_RETURNED))
+		if (has_fate(side, request, FATE_POSTED) && !has_fate(side, request, FATE_RETURNED))
 			return true;
 	}
 	return !side->receives_returned;
@@ -380,7 +380,7 @@ static void destroy(struct world *world, enum role role)
 static bool delivered(const struct world *world, enum role role)
 {
 	return !side_sends_payload(role) ||
-	       is(&world->sides[active_side(role)], REQUEST_OPERATION, FATE_EXECUTED);
+	       has_fate(&world->sides[active_side(role)], REQUEST_OPERATION, FATE_EXECUTED);
 }
 
 /* ---- The sides ---- */
@@ -475,8 +475,8 @@ static void perform(struct world *world, enum role role, unsigned int actions)
 		post(side, REQUEST_MR);
 	if (actions & ACTION_POST_OPERATION)
 		post(side, REQUEST_OPERATION);
-	if (actions & ACTION_POST_OPERATION && !operates(role))
-		set(side, REQUEST_OPERATION, FATE_EXECUTED | FATE_RETURNED); /* nothing to do */
+	if (actions & ACTION_POST_OPERATION && !operates(role)) /* no operation to execute */
+		add_fate(side, REQUEST_OPERATION, FATE_EXECUTED | FATE_RETURNED);
 	if (actions & ACTION_SEND_DONE)
 		post(side, REQUEST_DONE);
 	if (actions & ACTION_SEND_VERDICT)
@@ -533,7 +533,7 @@ static void feed_tutorial(struct world *world, enum role role, struct event even
 
 	if (event.type == EVENT_MR_RECEIVED || event.type == EVENT_DONE_RECEIVED) {
 		side->protocol.remote++;
-		begins = !is(side, REQUEST_MR, FATE_POSTED);
+		begins = !has_fate(side, REQUEST_MR, FATE_POSTED);
 	} else if (event.type == EVENT_MR_SENT || event.type == EVENT_DONE_DUE ||
 		   event.type == EVENT_DONE_SENT) {
 		side->protocol.local++;
@@ -545,7 +545,7 @@ static void feed_tutorial(struct world *world, enum role role, struct event even
 	if (begins)
 		post(side, REQUEST_MR);
 	if (side->protocol.local >= 1 && side->protocol.remote >= 1 &&
-	    !is(side, REQUEST_OPERATION, FATE_POSTED)) {
+	    !has_fate(side, REQUEST_OPERATION, FATE_POSTED)) {
 		post(side, REQUEST_OPERATION);
 		post(side, REQUEST_DONE);
 	}
@@ -586,7 +586,7 @@ static void executions(const struct world *world, enum role role)
 
 		if (!can_execute(world, role, request))
 			continue;
-		set(&next.sides[role], request, FATE_EXECUTED);
+		add_fate(&next.sides[role], request, FATE_EXECUTED);
 		exploration.goes_on = true;
 		arrive(&next,
 		       (struct label){ (uint8_t)role, OCCURRENCE_EXECUTED, (uint8_t)request, 0 });
@@ -612,12 +612,12 @@ static void failures(const struct world *world, enum role role, enum request req
 		struct side *side = &next.sides[role];
 
 		if (reasons[i] == STATUS_REFUSED &&
-		    (request != REQUEST_OPERATION || is(side, request, FATE_EXECUTED)))
+		    (request != REQUEST_OPERATION || has_fate(side, request, FATE_EXECUTED)))
 			continue;
 		next.faults++;
 		side->broken = 1;
 		kill_after(side, request);
-		set(side, request, FATE_RETURNED);
+		add_fate(side, request, FATE_RETURNED);
 		happen(&next, role, EVENT_FAILED, reasons[i]);
 	}
 }
@@ -643,23 +643,24 @@ static void completions(const struct world *world, enum role role)
 	bool early = setting.completes_early, missing = false;
 
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
-		bool executed = is(side, request, FATE_EXECUTED);
+		bool executed = has_fate(side, request, FATE_EXECUTED);
 		bool read = reading && request == REQUEST_OPERATION;
 		struct world next = *world;
 
-		if (!is(side, request, FATE_POSTED) || is(side, request, FATE_RETURNED))
+		if (!has_fate(side, request, FATE_POSTED) || has_fate(side, request, FATE_RETURNED))
 			continue;
 		if (early && read && side->broken && !executed) {
 			missing = true; /* soft-iWARP does not even flush it */
 			continue;
 		}
-		set(&next.sides[role], request, FATE_RETURNED);
-		if (!missing && (executed || (early && !read && !is(side, request, FATE_DEAD))))
+		add_fate(&next.sides[role], request, FATE_RETURNED);
+		if (!missing &&
+		    (executed || (early && !read && !has_fate(side, request, FATE_DEAD))))
 			succeed(&next, role, request);
 		next = *world;
 		if (side->broken && (!executed || world->faults)) {
 			kill_after(&next.sides[role], request);
-			set(&next.sides[role], request, FATE_RETURNED);
+			add_fate(&next.sides[role], request, FATE_RETURNED);
 			proceed(&next, role, EVENT_FLUSHED, STATUS_SUCCESS);
 		}
 		if (!missing)
@@ -677,8 +678,9 @@ static enum request next_message(const struct side *side, const struct side *pee
 	static const enum request messages[] = { REQUEST_MR, REQUEST_DONE, REQUEST_VERDICT };
 
 	for (unsigned int next = side->received; next < 3; next++) {
-		if (is(peer, messages[next], FATE_POSTED))
-			return is(peer, messages[next], FATE_EXECUTED) ? messages[next] : REQUESTS;
+		if (has_fate(peer, messages[next], FATE_POSTED))
+			return has_fate(peer, messages[next], FATE_EXECUTED) ? messages[next]
+									     : REQUESTS;
 	}
 	return REQUESTS;
 }
@@ -708,7 +710,8 @@ static void receptions(const struct world *world, enum role role)
 		next.sides[role].received = 1;
 		happen(&next, role, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 	} else if (message == REQUEST_DONE) {
-		if (verifying() && operates(!role) && !is(peer, REQUEST_OPERATION, FATE_EXECUTED))
+		if (verifying() && operates(!role) &&
+		    !has_fate(peer, REQUEST_OPERATION, FATE_EXECUTED))
 			violate(VIOLATION_DONE_EARLY);
 		next.sides[role].received = 2;
 		happen(&next, role, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
@@ -731,7 +734,7 @@ static void dues(const struct world *world, enum role role)
 	struct world next = *world;
 
 	if (!setting.tutorial[role] && operation_runs(&protocol) &&
-	    (early || is(side, REQUEST_OPERATION, FATE_RETURNED)))
+	    (early || has_fate(side, REQUEST_OPERATION, FATE_RETURNED)))
 		proceed(&next, role, EVENT_DONE_DUE, STATUS_SUCCESS);
 }
 
@@ -776,7 +779,7 @@ static void manager_events(const struct world *world, enum role role)
 		next.sides[role].established = 1;
 		proceed(&next, role, EVENT_ESTABLISHED, STATUS_SUCCESS);
 	}
-	if (side->notice != NOTICE_COMING || under_way(world, !role))
+	if (side->notice != NOTICE_COMING || can_execute_any(world, !role))
 		return;
 	next = *world;
 	if (setting.flushes_at_notice && !side->broken) {
@@ -856,7 +859,8 @@ static void losses(const struct world *world)
 static bool read_is_lost(const struct side *side)
 {
 	return setting.completes_early && setting.operation == OPERATION_READ && side->broken &&
-	       is_open(side, REQUEST_OPERATION) && !is(side, REQUEST_OPERATION, FATE_RETURNED);
+	       is_open(side, REQUEST_OPERATION) &&
+	       !has_fate(side, REQUEST_OPERATION, FATE_RETURNED);
 }
 
 /*

@@ -106,7 +106,7 @@ int clock_gettime(UNUSED clockid_t clock, struct timespec *time)
 	return 0;
 }
 
-static int look(int start, const char *name, struct stat *about, int flags)
+static int fake_stat(int start, const char *name, struct stat *about, int flags)
 {
 	int result = fstatat(start, name, about, flags);
 	bool is_folder = !result && S_ISDIR(about->st_mode);
@@ -126,7 +126,7 @@ static int look(int start, const char *name, struct stat *about, int flags)
 
 int fstat(int descriptor, struct stat *about)
 {
-	int result = look(descriptor, "", about, AT_EMPTY_PATH);
+	int result = fake_stat(descriptor, "", about, AT_EMPTY_PATH);
 
 	if (disk.planter)
 		about->st_uid = disk.planter;
@@ -135,19 +135,20 @@ int fstat(int descriptor, struct stat *about)
 
 int lstat(const char *name, struct stat *about)
 {
-	return look(AT_FDCWD, name, about, AT_SYMLINK_NOFOLLOW);
+	return fake_stat(AT_FDCWD, name, about, AT_SYMLINK_NOFOLLOW);
 }
 
 int stat(const char *name, struct stat *about)
 {
-	return look(AT_FDCWD, name, about, 0);
+	return fake_stat(AT_FDCWD, name, about, 0);
 }
 
 int statx(int start, const char *name, int flags, unsigned int mask, struct statx *about)
 {
 	struct stat seen;
 
-	if (syscall(SYS_statx, start, name, flags, mask, about) || look(start, name, &seen, flags))
+	if (syscall(SYS_statx, start, name, flags, mask, about) ||
+	    fake_stat(start, name, &seen, flags))
 		return -1;
 	about->stx_mode = (uint16_t)seen.st_mode;
 	about->stx_uid = seen.st_uid;
@@ -1151,7 +1152,7 @@ TEST(wait_for_a_stopped_reader_can_be_cancelled)
 	}
 }
 
-static void *store_behind(void *result)
+static void *store_in_thread(void *result)
 {
 	*(int *)result = store("fifo", 7);
 	return NULL;
@@ -1172,7 +1173,7 @@ TEST(payloads_for_one_pipe_are_written_one_after_the_other)
 		assert_int_equal(store("new", 1), 0); /* another output does not wait */
 		assert_stored("new", bytes, 1);
 		assert_int_equal(store("/dev/null", SIZE), 0);
-		assert_int_equal(pthread_create(&other, NULL, store_behind, &result), 0);
+		assert_int_equal(pthread_create(&other, NULL, store_in_thread, &result), 0);
 		usleep(20000); /* the second payload waits or begins later: both orders are right */
 		if (commits)
 			assert_int_equal(commit(first), 0);

@@ -178,7 +178,7 @@ static void assert_near(int64_t value, int64_t expected)
 static struct latency latency;
 
 /* Reset the latencies, and count these times. */
-static void count_anew(const int64_t *times, size_t count)
+static void count_only(const int64_t *times, size_t count)
 {
 	memset(&latency, 0, sizeof(latency));
 	for (size_t i = 0; i < count; i++)
@@ -187,7 +187,7 @@ static void count_anew(const int64_t *times, size_t count)
 
 TEST(quantiles_match_the_counted_latencies)
 {
-	count_anew(NULL, 0);
+	count_only(NULL, 0);
 	for (int64_t number = 1; number <= 10000; number++)
 		latency_count(&latency, number * 1000);
 	assert_int_equal(latency.total, 10000);
@@ -202,7 +202,7 @@ TEST(quantiles_match_the_counted_latencies)
 TEST(each_latency_is_counted_in_a_bucket_near_its_value)
 {
 	for (int64_t time = 1; time < (int64_t)1 << 59; time += time / 8 + 1) {
-		count_anew(&time, 1);
+		count_only(&time, 1);
 		assert_near(latency_quantile(&latency, 0.5), time);
 	}
 }
@@ -215,7 +215,7 @@ TEST(quantiles_lie_within_the_counted_latencies)
 	for (size_t i = 0; i < 3 * ENTRIES(lowest); i++) {
 		const int64_t times[] = { lowest[i / 3], lowest[i / 3] + (int64_t)(i % 3) };
 
-		count_anew(times, 2);
+		count_only(times, 2);
 		for (int share = 0; share <= 10; share++)
 			assert_in_range(latency_quantile(&latency, share / 10.0), times[0],
 					times[1]);
@@ -370,7 +370,7 @@ TEST(long_payload_is_shown_up_to_1024_bytes)
 }
 
 /* Set a different value for each measurement: 2000 operations of 1.5 MiB each, in 2 s. */
-static void measure(void)
+static void set_measurements(void)
 {
 	struct connection *connection = &session.connection;
 	struct transfer *transfer = &connection->transfer;
@@ -411,7 +411,7 @@ static void count_latencies(void)
 		int count, nanoseconds;
 	} counted[] = { { 1, 50 }, { 1199, 100 }, { 790, 150 }, { 9, 200 }, { 1, 250 } };
 
-	count_anew(NULL, 0);
+	count_only(NULL, 0);
 	for (size_t i = 0; i < ENTRIES(counted); i++) {
 		for (int number = 0; number < counted[i].count; number++)
 			latency_count(&latency, counted[i].nanoseconds);
@@ -428,10 +428,10 @@ static const struct counters counted_after = { .any = true,
 
 static struct counting counting;
 
-/* Set the values of measure(), with latencies and counters. */
-static void measure_all(void)
+/* Set the values of set_measurements(), with latencies and counters. */
+static void set_all_measurements(void)
 {
-	measure();
+	set_measurements();
 	count_latencies();
 	session.connection.figures.latency = &latency;
 	counting = (struct counting){ .before = counted_before, .after = counted_after };
@@ -445,7 +445,7 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 	struct connection *connection = &session.connection;
 
 	begin(ROLE_CLIENT, 0);
-	measure_all();
+	set_all_measurements();
 	report_session(connection); /* figures are not requested */
 	session.options.report = true;
 	report_session(connection);
@@ -495,7 +495,7 @@ TEST(end_of_a_session_names_the_side_that_disconnected_and_the_reason)
 	struct connection *connection = &session.connection;
 
 	begin(ROLE_SERVER, 42);
-	measure();
+	set_measurements();
 	session.options.verbose = true;
 	report_session(connection);
 	connection->protocol.disconnected = false;
@@ -538,7 +538,7 @@ TEST(server_prints_one_status_line_for_each_session_of_a_check)
 		char expected[128] = "";
 
 		begin(ROLE_SERVER, 3);
-		measure();
+		set_measurements();
 		own = session.options;
 		own.check = true;
 		own.operation = cases[i].operation;
@@ -561,7 +561,7 @@ TEST(json_result_has_each_measured_value)
 	static struct ibv_sa_path_rec path = { .mtu = IBV_MTU_2048 };
 
 	begin(ROLE_CLIENT, 42);
-	measure_all();
+	set_all_measurements();
 	session.id.route.addr.src_sin6 = (struct sockaddr_in6){ .sin6_family = AF_INET6 };
 	inet_pton(AF_INET6, "fd00::2", &session.id.route.addr.src_sin6.sin6_addr);
 	session.id.route.num_paths = 1;
@@ -615,7 +615,7 @@ TEST(json_distinguishes_received_from_verified_bytes)
 		char expected[128];
 
 		begin(ROLE_SERVER, 0);
-		measure();
+		set_measurements();
 		session.options.json = true;
 		session.connection.protocol = cases[i].protocol;
 		session.connection.transfer.sink.stored = cases[i].stored;
