@@ -18,7 +18,7 @@
 
 /* ---- Scripted sessions ---- */
 
-/* the measurements of a session: bits of a set */
+/* the measurements of a session, as bit flags */
 enum measured {
 	NOTHING = 0,
 	TO_SERVER = 1,
@@ -32,7 +32,7 @@ enum measured {
  */
 struct turn {
 	uint64_t size;    /* bytes */
-	bool short_reply; /* the answer has one byte */
+	bool short_reply; /* the server sends one byte */
 	bool other;       /* its operation differs from the first session's */
 	bool later;       /* begins after a pause */
 	bool absent;      /* the session cannot start */
@@ -46,7 +46,7 @@ struct turn {
 	enum hello_kind hello_kind;
 	enum refusal refusal;
 	enum measured measured;
-	uint64_t to_server, to_client; /* bit/s, during half a second */
+	uint64_t to_server, to_client; /* bit/s, over half a second */
 	uint64_t errors_there;
 	uint16_t port;        /* TCP source port; 0: unknown */
 	int64_t milliseconds; /* duration, for the time limit of a lossy path */
@@ -136,10 +136,7 @@ static struct turn measures(uint64_t size, enum measured measured, enum status h
 	};
 }
 
-/*
- * Return a second of WRITEs to the server, with an answer of one byte. Rates are in Mbit/s here and
- * below.
- */
+/* Return a session that measures the rate to the server. Scripts have rates in Mbit/s. */
 static struct turn to_server(uint64_t rate)
 {
 	struct turn turn = measures(65536, TO_SERVER, STATUS_SUCCESS);
@@ -148,7 +145,7 @@ static struct turn to_server(uint64_t rate)
 	return turn;
 }
 
-/* Return a second of WRITEs from the server, for one byte of this side. */
+/* Return a session that measures the rate from the server. */
 static struct turn to_client(uint64_t rate)
 {
 	struct turn turn = measures(1, TO_CLIENT, STATUS_SUCCESS);
@@ -169,7 +166,7 @@ static struct turn port_verified(uint16_t port, enum status how)
 	return (struct turn){ .size = 65536, .status = how, .connected = true, .port = port };
 }
 
-/* Return such a session that begins after a pause. */
+/* Return a simultaneous session that begins after a pause. */
 static struct turn port_later(uint16_t port)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
@@ -178,7 +175,7 @@ static struct turn port_later(uint16_t port)
 	return turn;
 }
 
-/* Return such a session that measures both directions. */
+/* Return a simultaneous session that measures both directions. */
 static struct turn port_measured(uint16_t port, uint64_t rate, uint64_t back)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
@@ -198,18 +195,18 @@ static struct turn port_failed(uint16_t port, enum status how)
 	return turn;
 }
 
-/* the kind of a path: bits of a set */
+/* the kind of a path, as bit flags */
 enum kind {
 	OVER_ROCE = 0,
 	OVER_IWARP = 1,
 	WRITES = 2,  /* the server's mode is WRITE, not READ */
 	UNKNOWN = 4, /* the packet length is unknown, so three sizes are tried */
-	RATED = 8,   /* as UNKNOWN, then rates are measured for 2 s each way */
+	RATED = 8,   /* like UNKNOWN, then rates are measured for 2 s each way */
 	OVER_INFINIBAND = 16,
 	OVER_ROCE_V1 = 32,
 };
 
-/* The sizes that pass before a script begins; 0 ends each list. */
+/* Lists of sizes that pass before a script begins, up to a 0. */
 static const uint64_t no_size[] = { 0 };
 static const uint64_t one_byte[] = { 1, 0 };
 static const uint64_t up_to_1024[] = { 1, 1024, 0 };
@@ -227,11 +224,11 @@ static struct {
 	struct turn script[16];
 	const struct turn *turns;    /* the rest of the script */
 	struct counters counters[4]; /* [0]: before the next session; [1]: after it */
-	const char *row;             /* the expected findings, for messages */
+	const char *row;             /* the expected findings, for failure messages */
 	const char *device;          /* the server's device */
 	enum ibv_mtu mtu;
 	unsigned int reads;
-	int64_t exchange; /* milliseconds that a session without a rate takes */
+	int64_t exchange; /* duration of a session that measures nothing, in milliseconds */
 	bool lines;       /* print the last line as text, without --json */
 	char printed[256];
 } path;
@@ -239,8 +236,8 @@ static struct {
 static struct addrinfo ipv4_address = { .ai_family = AF_INET };
 
 /*
- * Start a script: the sizes in `passed` pass, then `turns` follow. --min-rate and --duration do not
- * apply to sizes.
+ * Start a script: the sizes in `passed` pass, then `turns` follow. Sessions that test a size ignore
+ * --min-rate and --duration.
  */
 static void start(unsigned int kind, const uint64_t *passed, const struct turn *turns)
 {
@@ -377,7 +374,7 @@ static void play(enum status expected)
 	enum status status = probe_server(&path.check.probe, run, NULL);
 	bool failed;
 
-	/* check_finish() reports lost packets */
+	/* lost packets change the status later, in check_finish() */
 	if (status != STATUS_SUCCESS || expected != STATUS_TOO_SLOW)
 		assert_int_equal(status, expected);
 	assert_int_equal(path.turns->size, 0);
@@ -392,7 +389,7 @@ static void play(enum status expected)
 	path.check.findings.all = findings;
 }
 
-/* Return the value of a key as text; NULL: absent or null. */
+/* Return the value of `key` as text, or NULL if it is absent or null. */
 static const char *value_of(struct json_object *object, const char *key)
 {
 	return json_object_get_string(json_object_object_get(object, key));
@@ -423,7 +420,7 @@ static void expect(const char *step, const char *pattern)
 		fail_msg("'%s' is not '%s'", text, pattern);
 }
 
-/* Check the value of a key of the last finding, as text; NULL: absent or null. */
+/* Check the text of `key` in the last finding; NULL: the key is absent or null. */
 static void expect_key(const char *step, const char *key, const char *expected)
 {
 	struct json_object *all = findings_of(step);
@@ -434,7 +431,7 @@ static void expect_key(const char *step, const char *key, const char *expected)
 		fail_msg("%s is '%s', not '%s'", key, value, expected);
 }
 
-/* Return formatted text, which stays valid until the program ends, so that tables may hold it. */
+/* Return formatted text that stays valid, so that tables may hold it. */
 __attribute__((format(printf, 1, 2))) static const char *text_of(const char *format, ...)
 {
 	static char texts[1 << 16];
@@ -451,17 +448,17 @@ __attribute__((format(printf, 1, 2))) static const char *text_of(const char *for
 	return text;
 }
 
-/* A script, its status, and the findings of a step, as in expect(). */
+/* A script, its final status, and the findings of a step, as in expect(). */
 struct example {
 	unsigned int kind;
 	const uint64_t *passed;
-	struct turn turns[8]; /* the last one is empty */
+	struct turn turns[8]; /* an empty turn ends the list */
 	enum status status;
 	const char *found;
 	uint64_t minimum_rate;
 	double link;
 	bool is_software;
-	unsigned int connections; /* 0: one */
+	unsigned int connections; /* 0 means one */
 };
 
 static void examine(const char *step, const struct example *examples, size_t count)
@@ -568,7 +565,7 @@ static struct turn one_arrived(void)
 
 /* clang-format off */
 
-/* Each case: a size that does not pass in both directions, and its finding with the advice. */
+/* Each case: a size that fails, and its finding with the advice. */
 TEST(failed_size_is_explained)
 {
 	const struct example examples[] = {
@@ -586,7 +583,7 @@ TEST(failed_size_is_explained)
 		  .found = ended("verified", "failed", LOST, " -> packets above 1 bytes vanish from server to client, at 1024 *") },
 		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
 		  .found = ended("arrived", "not known", LOST, one_direction_at_least) },
-		/* RoCE v1 has a header of 40 bytes in place of IPv4's and UDP's */
+		/* RoCE v1 has one header of 40 bytes instead of the IPv4 and UDP headers */
 		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> packets above 1024 bytes vanish *'ping -M do -s 4140'*") },
 		/* over iWARP a completion only means that TCP accepted the bytes */
@@ -662,7 +659,7 @@ TEST(failed_size_is_explained)
 
 /* clang-format on */
 
-/* Return the finding about a server that gives no session for this size, with its advice. */
+/* Return the finding about a session that is not established, with its advice. */
 static const char *no_session(unsigned int size, enum status cause, const char *advice)
 {
 	return text_of("%sfailed: peer: with %u byte%s: cause %d%s", size == 1 ? "" : "ok: * | ",
@@ -681,7 +678,7 @@ static const char subnet_silent[] = " -> the RDMA connection manager there does 
 
 /* clang-format off */
 
-/* Each case: sessions without a connection, and the finding about the server. */
+/* Each case: sessions that are not established, and the finding about the server. */
 TEST(refused_connection_is_explained)
 {
 	const struct example examples[] = {
@@ -701,14 +698,14 @@ TEST(refused_connection_is_explained)
 		{ OVER_ROCE, up_to_1024, { fails(MTU - 1, REFUSAL) }, REFUSAL, .found = no_session(4095, REFUSAL, "") },
 		{ OVER_IWARP, up_to_1024, { fails(MTU + 1, LOST) }, LOST,
 		  .found = no_session(4097, LOST, ended_since) },
-		/* the other mode is tried once: the rejection names it, or gives no reason */
+		/* the other mode is tried once if the rejection names it or gives no reason */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_CURRENT,
 								   .refusal = REFUSAL_OPERATION } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { refused_silently(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused_silently(1024) }, REFUSAL, .found = no_session(1024, REFUSAL, one_off) },
-		/* no other rejection is tried again */
+		/* other rejections are not tried again */
 		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_LENGTH) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused(1024, (enum refusal)200) }, REFUSAL,
@@ -730,7 +727,10 @@ TEST(refused_connection_is_explained)
 }
 /* clang-format on */
 
-/* The previous session ends a little later at the server. Over iWARP the reason may be lost. */
+/*
+ * The server ends the previous session a little later than the client. Over iWARP the reason of a
+ * rejection may be lost.
+ */
 TEST(busy_server_is_tried_again_until_the_timeout)
 {
 	const struct turn busy[] = {
@@ -838,7 +838,7 @@ TEST(a_slow_direction_is_measured_twice)
 		  .found = "failed: client to server 100 Mbit/s, server to client 0 bit/s -> server to client is *" },
 		{ RATED, all_sizes, { to_server(0), to_client(0), reads() }, GOOD,
 		  .found = "ok: client to server 0 bit/s, server to client 0 bit/s" },
-		/* a rate below --min-rate is measured twice, too, in either direction */
+		/* a rate below --min-rate is also measured twice, in either direction */
 		{ RATED, all_sizes, { to_server(200), to_client(200), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("200", "200")), .minimum_rate = 200 * MBIT },
 		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(200), to_client(200), reads() }, GOOD,
@@ -847,7 +847,7 @@ TEST(a_slow_direction_is_measured_twice)
 		  .found = found_below(rates("199", "200"), "client to server"), .minimum_rate = 200 * MBIT },
 		{ RATED, all_sizes, { to_server(200), to_client(199), to_server(200), to_client(199), reads() }, STATUS_TOO_SLOW,
 		  .found = found_below(rates("200", "199"), "server to client"), .minimum_rate = 200 * MBIT },
-		/* the link's rate is compared, if there is a link */
+		/* rates are compared with the link's rate, if the device has a link */
 		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
 		  .found = text_of("ok: %s; a software device has no link rate to compare with", rates("300", "300")),
 		  .is_software = true },
@@ -973,7 +973,7 @@ TEST(failed_and_slow_sessions_are_reported_with_their_ports)
 TEST(errors_of_both_hosts_are_reported)
 {
 	static const struct {
-		bool before, after;   /* the port has counters */
+		bool before, after;   /* the port has counters before and after the sessions */
 		uint64_t first, last; /* growth of two counters in each session */
 		uint64_t waits;       /* growth of a congestion counter */
 		uint64_t there[2];    /* the server's errors plus one; 0: not reported */
@@ -1014,7 +1014,6 @@ TEST(errors_of_both_hosts_are_reported)
 	}
 }
 
-/* Return the index of the counter `name`. */
 static unsigned int counter_number(const char *name)
 {
 	unsigned int number = 0;
@@ -1100,7 +1099,7 @@ TEST(last_line_reports_lost_packets)
 		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from server to client.\n" },
 		{ { passes(1), passes(65536), passes(1048576) }, "packet_seq_err", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from client to server.\n" },
 		{ { passes(1), passes(65536), passes(1048576) }, "to_retransmits", 2, STATUS_TOO_SLOW, "Ready, but packets are lost or late, in a direction that is not known.\n" },
-		/* not ready if sizes were left out; a failed session is the last finding */
+		/* not ready if sizes were left out; no last line after a failed session */
 		{ { passes(1), takes(11000, passes(65536)) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Not ready: packets are lost from server to client.\n" },
 		{ { passes(1), passes(65536), { 1048576, .status = BROKEN, .connected = true } }, "out_of_sequence", 2, BROKEN, "" },
 		/* clang-format on */
@@ -1137,7 +1136,7 @@ TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 		struct turn turns[8];
 		unsigned int kind;
 		int64_t milliseconds; /* since the first session */
-		unsigned int lossy;   /* the session that loses packets, from 1 on */
+		unsigned int lossy;   /* number of the session that loses packets, from 1 */
 		uint64_t gaps;
 		enum status status;
 		const char *step, *found, *error;
@@ -1146,11 +1145,11 @@ TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 		{ { passes(1), { 0 } }, OVER_ROCE, 10000, 1, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *--max-loss is 0.1 %" },
 		{ { passes(1), absent(1024) }, OVER_ROCE, 9000, 1, 2, BROKEN, "transfer", "ok: 1 byte: *", "counters: packets are lost from server to client, *" },
 		{ { passes(1), absent(1024) }, OVER_ROCE, 60000, 1, 0, BROKEN, "transfer", "ok: 1 byte: *", "unexpected failure" },
-		/* one lost packet of few interrupts a session, but is no verdict */
+		/* one lost packet limits a session's time, but does not show a lossy path */
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", "*failed: 1024 bytes: not verified: packets seem to be lost, and the sessions have taken *", "the sessions have taken * s, and packets seem to be lost" },
 		/* the sessions that explain a failure have no time limit */
 		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> packets above 1 bytes vanish from server to client, *", "cause 5" },
-		/* no session explains a failure after lost packets */
+		/* the time limit leaves no session that explains a failure after lost packets */
 		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, WRITES | UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server arrived, server to client not known: cause 5", "cause 5" },
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },
 		{ { passes(1), passes(65536), passes(1048576), { 0 } }, RATED, 12000, 3, 200, GOOD, "rate", "failed: not measured: packets are lost, and the sessions have taken 12 s", "packets are lost *" },
@@ -1184,7 +1183,7 @@ TEST(first_failure_determines_the_status_unless_a_signal_arrives)
 	const struct {
 		struct turn turns[4];
 		int signal_number;
-		const char *failure; /* failure of the process */
+		const char *failure; /* failure message of the process */
 		enum status status;
 		const char *number, *error;
 	} cases[] = {
@@ -1192,7 +1191,7 @@ TEST(first_failure_determines_the_status_unless_a_signal_arrives)
 		{ { silent(1, POSTED, REMOTE_MR) }, 0, "", SILENCE, "5", "cause 5" },
 		{ { silent(1, POSTED, REMOTE_MR) }, 15, "", STOPPED, "143", "cause 5" },
 		{ { absent(1) }, 0, "no memory", BROKEN, "1", "no memory" },
-		/* no session can find out if the server still runs */
+		/* the session that tests if the server still runs cannot start */
 		{ { passes(1), none_arrived(), absent(1) }, 0, "", LOST, "6", "cause 6" },
 		/* interrupted before the second session; the first was verified */
 		{ { passes(1), absent(1024) }, 2, "", STOPPED, "130", "interrupted before the session was complete" },

@@ -11,7 +11,7 @@
  *   every request but a READ as soon as it is posted;
  * - received messages, this side's completions and connection manager events come in any order
  *   relative to each other; ESTABLISHED comes before DISCONNECTED; a server may get only the
- * latter;
+ *   latter;
  * - messages that are on their way when a side disconnects arrive before the peer is notified;
  *   requests that are left in the queue pair are flushed, receives last;
  * - acknowledgements are lost only when there is a fault;
@@ -42,7 +42,7 @@ enum request {
 	REQUESTS
 };
 
-/* the progress of a work request: bits of a set */
+/* the progress of a work request, as bit flags */
 enum fate {
 	FATE_POSTED = 1 << 0,
 	FATE_EXECUTED = 1 << 1, /* message delivered, or payload at its destination */
@@ -69,7 +69,7 @@ enum disconnection {
 enum giving_up {
 	GIVING_UP_NONE,
 	GIVING_UP_LATE,    /* the side was already closing */
-	GIVING_UP_UNHEARD, /* no verdict is sent: the peer is the tutorial's, or not connected */
+	GIVING_UP_UNHEARD, /* no verdict is sent: not connected, or to the tutorial's program */
 	GIVING_UP_HEARD,
 };
 
@@ -128,7 +128,7 @@ static const char *const violation_names[] = { VIOLATIONS(TEXT) };
 	occurrence(OCCURRENCE_COMPLETED, "gets the completion of its operation") \
 	occurrence(OCCURRENCE_DISCONNECT, "disconnects, in its main thread") \
 	occurrence(OCCURRENCE_FLUSH, "has its queue pair flushed by the disconnect")    /* before the program is notified */ \
-	occurrence(OCCURRENCE_LOSS, "loses the network; notified:")                     /* the notified sides: bits of a set */
+	occurrence(OCCURRENCE_LOSS, "loses the network; notified:")                     /* the notified sides, as bit flags */
 
 enum occurrence { OCCURRENCES(NAME) };
 static const char *const occurrence_names[] = { OCCURRENCES(TEXT) };
@@ -422,8 +422,7 @@ static bool complete(const struct world *world, enum role role)
 }
 
 /*
- * Return the peer's verdict as this side reports it: a local failure of the peer is not this
- * side's.
+ * Return the peer's verdict as this side reports it: the peer's local failure is not this side's.
  */
 static enum status as_received(enum status verdict)
 {
@@ -494,7 +493,7 @@ static void perform(struct world *world, enum role role, unsigned int actions)
 	}
 }
 
-/* Return the step of protocol_step(), with this mistake. */
+/* Return the step that protocol_step() takes, changed by the mistake `fault`. */
 static struct step take_step(enum fault fault, struct protocol protocol, struct event event);
 
 /* Return true if every posted request has completed, and no more will be posted. */
@@ -595,7 +594,7 @@ static void executions(const struct world *world, enum role role)
 
 static const enum event_type completion_events[REQUESTS] = {
 	[REQUEST_MR] = EVENT_MR_SENT,
-	[REQUEST_OPERATION] = EVENT_DONE_DUE, /* only of the tutorial's program; see succeed() */
+	[REQUEST_OPERATION] = EVENT_DONE_DUE, /* only in the tutorial's program; see succeed() */
 	[REQUEST_DONE] = EVENT_DONE_SENT,
 	[REQUEST_VERDICT] = EVENT_VERDICT_SENT,
 };
@@ -650,7 +649,7 @@ static void completions(const struct world *world, enum role role)
 		if (!has_fate(side, request, FATE_POSTED) || has_fate(side, request, FATE_RETURNED))
 			continue;
 		if (early && read && side->broken && !executed) {
-			missing = true; /* soft-iWARP does not even flush it */
+			missing = true; /* soft-iWARP does not even flush a READ */
 			continue;
 		}
 		add_fate(&next.sides[role], request, FATE_RETURNED);
@@ -665,7 +664,7 @@ static void completions(const struct world *world, enum role role)
 		}
 		if (!missing)
 			failures(world, role, request);
-		return; /* the completions of later requests come after it */
+		return; /* later requests complete after this one */
 	}
 }
 

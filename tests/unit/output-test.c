@@ -39,7 +39,7 @@ static uint8_t bytes[SIZE];
 static atomic_bool output_taken;
 static atomic_bool cancelled;
 
-/* ---- A fake of the C library's disk and file system ---- */
+/* ---- A fake disk and file system ---- */
 
 enum call {
 	NAMELESS, /* open(2) with O_TMPFILE */
@@ -58,9 +58,9 @@ enum call {
 	CALLS
 };
 
-/* The properties of the disk; 0: absent. */
+/* The properties of the fake disk; 0: no effect. */
 struct disk {
-	uid_t user;                /* effective user; 0: the real one, as in the fields below */
+	uid_t user;                /* effective user; 0 means the real user, also below */
 	uid_t owner, folder_owner; /* owner of the files, and of the folders */
 	uid_t planter;             /* owner of a file planted before open(2), or during fsync(2) */
 	const char *link;          /* target of a link that replaces the name before open(2) */
@@ -83,11 +83,11 @@ struct disk {
 static struct disk disk;
 static struct {
 	uint64_t synced, longest_sync; /* bytes, in total and in one sync */
-	unsigned int syncs;            /* by fdatasync(2) */
-	unsigned int folders, systems; /* synced folders and file systems */
+	unsigned int syncs;            /* number of fdatasync(2) calls */
+	unsigned int folders, systems; /* number of synced folders and file systems */
 	uint64_t nanoseconds;          /* time spent in syncs */
 	_Atomic uint64_t calls;        /* calls of open(2) and write(2) */
-	unsigned int names;            /* temporary names that were chosen */
+	unsigned int names;            /* number of temporary names that were chosen */
 	uint32_t acl;                  /* the ACL set for a file */
 	uid_t owner;                   /* the owner set for a file; -1: none */
 	gid_t group;                   /* the group set for a file; -1: none */
@@ -243,7 +243,7 @@ int open(const char *name, int flags, ...)
 	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
 }
 
-/* Return the overflow id, or the ranges of ids that the user namespace maps. */
+/* Open the overflow id, or the ranges of ids that the user namespace maps. */
 FILE *fopen(const char *name, const char *mode)
 {
 	static char overflow[] = "60000\n", all[] = "         0          0 4294967295\n";
@@ -518,7 +518,7 @@ TEST(file_is_stored_even_if_unsupported_calls_fail)
 		{ NAMELESS, { EOPNOTSUPP, EISDIR, ENOENT }, EIO, EIO, 5, EIO },
 		{ OWNER, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
 		{ GROUP, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
-		/* the kernel creates a new file with umask(2) or the folder's ACL */
+		/* the kernel sets the mode of a new file, from umask(2) or the folder's ACL */
 		{ MODE, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
 		{ READ_ACL, { ENODATA, EOPNOTSUPP, EIO }, EIO, 0, SIZE, 0 },
 		{ SYNC, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, EIO },
@@ -601,7 +601,7 @@ TEST(name_taken_during_the_transfer_is_replaced_or_rejected)
 		assert_int_equal(about_file("old").st_mode & 07777, 0600);
 		assert_int_equal(unlink("old"), 0);
 	}
-	/* another file has the temporary name */
+	/* another file already has the temporary name */
 	for (int round = 0; round < 4; round++) {
 		choose_way(round);
 		assert_int_equal(store("old", 5), 0);
@@ -724,7 +724,7 @@ TEST(unmapped_owner_or_group_is_not_kept)
 		{ "0 100000 65536\n", OVERFLOW, none, false },
 		{ "0 1000 1\n1 100000 65536\n", OVERFLOW, none, false },
 		{ "0 1000 1\n", OVERFLOW, none, false },
-		{ "", OVERFLOW, none, false }, /* a map that is not written yet */
+		{ "", OVERFLOW, none, false }, /* the map is not written yet */
 		{ "0 100000 65536\n", OTHER, OTHER, false },
 		{ NULL, 65534, none, true }, /* the default overflow id */
 		{ NULL, OTHER, OTHER, true },
@@ -826,8 +826,8 @@ TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
 }
 
 /*
- * Otherwise another user's file would be replaced, and a FIFO written to. Unmapped users of a
- * container have the same id, so they cannot be distinguished.
+ * Else the payload would replace another user's file, or reach that user's FIFO. Unmapped users of
+ * a container cannot be distinguished: they have the same id.
  */
 TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 {
@@ -1056,12 +1056,12 @@ static int write_much(uint64_t size)
 	return error;
 }
 
-/* Unsynced bytes take about a second to sync, at any time and at the end. */
+/* At any time, the unsynced bytes take about a second to sync. */
 TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 {
 	static const struct {
 		uint64_t rate, size;
-		uint64_t least, most; /* bytes of the longest sync */
+		uint64_t least, most; /* limits of the longest sync, in bytes */
 		unsigned int fewest_syncs, most_syncs;
 	} cases[] = {
 		{ MEBIBYTE, 12 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 10, 14 },
@@ -1089,8 +1089,8 @@ TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 static uint64_t calls_before_cancel;
 
 /*
- * Cancel after the expected calls, at the latest after ten seconds. The signal comes every 100 ms,
- * less often than a wait for a reader ends by itself.
+ * Cancel after the expected calls, at the latest after ten seconds. The signal comes every 100 ms;
+ * each wait for a reader is shorter.
  */
 static void cancel(UNUSED int signal_number)
 {
@@ -1121,8 +1121,8 @@ static void assert_waits(const char *name, uint64_t calls)
 }
 
 /*
- * A pipe or socket of another user, as with sudo(8), cannot be opened again, and has less room than
- * the next write needs.
+ * The last two outputs are a pipe and a socket of another user, as with sudo(8): they cannot be
+ * opened again, and have less room than the next write needs.
  */
 TEST(wait_for_a_stopped_reader_can_be_cancelled)
 {

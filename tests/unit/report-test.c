@@ -16,9 +16,7 @@
 
 /* ---- Text for the terminal and for JSON ---- */
 
-/*
- * Check that `size` bytes are shown as `terminal`, and in JSON as `json`; NULL: do not check JSON.
- */
+/* Check that `size` bytes are shown as `terminal`, and in JSON as `json` unless that is NULL. */
 static void assert_shown(const char *bytes, size_t size, const char *terminal, const char *json)
 {
 	struct json_object *object = json_object_new_object();
@@ -570,7 +568,7 @@ TEST(json_result_has_each_measured_value)
 	session.options.duration_seconds = 2;
 	session.options.verify_all = true;
 	session.options.minimum_rate = 9;
-	report_json(&session.connection); /* prints nothing: not requested */
+	report_json(&session.connection); /* prints nothing: JSON is not requested */
 	session.options.json = session.options.check = true;
 	report_json(&session.connection);
 	/* clang-format off */
@@ -745,7 +743,7 @@ TEST(interval_has_its_own_rate_and_errors)
 
 /* ---- Progress ---- */
 
-/* Check the text on a terminal after `done` of `all` bytes, up to a "|". */
+/* Check the text that is drawn on a terminal after `done` of `all` bytes; a "|" ends it. */
 static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nanoseconds,
 			 const char *expected)
 {
