@@ -14,7 +14,7 @@
 
 static const struct {
 	const char *name;
-	const char *cgroup, *mounts; /* text of these files in /proc/self; NULL: no such file */
+	const char *cgroup, *mounts; /* text of proc/self/cgroup and mountinfo; NULL: no file */
 	const char *files[4][2];     /* other files: path and text */
 	uint64_t limit;
 } cases[] = {

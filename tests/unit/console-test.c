@@ -29,7 +29,7 @@
 static struct {
 	int descriptors[STREAMS]; /* descriptors of the outputs */
 	atomic_bool held;         /* the next write() waits for `go` */
-	sem_t reached, go;        /* write() waits; let it continue */
+	sem_t reached, go;        /* posted by a write() that waits; posted to end its wait */
 	int error;                /* errno of the next write(); 0: success */
 	size_t most;              /* maximum bytes of a write(); 0: no limit */
 } writes;
@@ -69,7 +69,7 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 
 static struct console *console;
 static int readers[STREAMS] = { -1, -1 }, writers[STREAMS] = { -1, -1 };
-static bool failed; /* result of console_close() */
+static bool failed; /* set by console_close(): a write to standard output failed */
 
 /* Each test has its own console, because a stuck thread continues to use one. */
 static int reset(UNUSED void **state)
@@ -195,7 +195,7 @@ TEST(line_has_a_prefix_and_may_be_empty)
 	stop();
 }
 
-/* JSON objects may be long. The pipe takes a line of 60 KB page by page. */
+/* JSON objects may be long: a line of 60 KB needs many calls of write(2). */
 TEST(long_line_is_not_torn)
 {
 	char expected[60100];
@@ -244,7 +244,10 @@ TEST(lines_stay_whole_and_in_order_within_each_thread)
 
 /* ---- Readers that do not read ---- */
 
-/* Skip lines numbered from `*line`, and notices of dropped lines. Return the remaining text. */
+/*
+ * Skip lines numbered from `*line`, and notices of dropped lines; advance `*line` past them. Return
+ * the remaining text.
+ */
 static const char *skip_lines(const char *text, int *line)
 {
 	static const char lost[] = "(%d %*[^:]: the output was not read)\n%n";

@@ -8,7 +8,7 @@
 /* The last three counters belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
-/* Write a counter's file in `place`; NULL: no file. */
+/* Write `text` to a counter's file in the folder `place` of port 2; NULL: write no file. */
 static void set_counter(const char *place, const char *name, const char *text)
 {
 	char path[128];

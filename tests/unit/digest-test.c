@@ -12,7 +12,7 @@
 /* Bytes: more than two steps of the vectorized loops, and an odd remainder. */
 #define SIZE 203
 
-/* Return a byte of the pattern, as documented. */
+/* Return the byte of the pattern at this position, by the documented formula. */
 static uint8_t expected_byte(uint64_t position)
 {
 	uint64_t word = (position / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15);

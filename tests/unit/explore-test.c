@@ -13,15 +13,15 @@
  *   relative to each other; ESTABLISHED comes before DISCONNECTED; a server may get only the
  *   latter;
  * - messages that are on their way when a side disconnects arrive before the peer is notified;
- *   requests that are left in the queue pair are flushed, receives last;
+ *   requests left in the queue pair are flushed, receives after every message that arrives;
  * - acknowledgements are lost only when there is a fault;
  * - soft-iWARP never completes a READ that is outstanding when the connection ends.
  *
  * It assumes this of the rest of the program:
  * - a worker may fail at any time until the incoming payload is verified (EVENT_GAVE_UP); a second
- *   worker may fail after it;
- * - a source ends sooner or later, so MSG_DONE is due at any time once done_follows_at_once()
- *   allows it.
+ *   worker may fail after the first one;
+ * - a source ends sooner or later, so MSG_DONE is due at any time after the operation is posted or,
+ *   unless done_follows_at_once(), after it has completed.
  *
  * The exploration also runs with broken state machines, to show that it finds violations.
  * protocol-test.c proves what a single state machine may post, and when.
@@ -68,9 +68,10 @@ enum disconnection {
 /* the time and effect of EVENT_GAVE_UP at a side */
 enum giving_up {
 	GIVING_UP_NONE,
-	GIVING_UP_LATE,    /* the side was already closing */
-	GIVING_UP_UNHEARD, /* no verdict is sent: not connected, or to the tutorial's program */
-	GIVING_UP_HEARD,
+	GIVING_UP_LATE, /* the side was already closing */
+	/* no verdict is sent: the client is not connected, or the peer is the tutorial's program */
+	GIVING_UP_UNHEARD,
+	GIVING_UP_HEARD, /* the peer gets a verdict */
 };
 
 /* One side. Every field is a byte, so that worlds can be compared byte by byte. */
@@ -258,7 +259,7 @@ static void print_node(const struct node *node)
 
 #define FINISHED_DISTANCE 100 /* more than the sum of all other terms */
 
-/* Ignore EVENT_DRAINED: it only follows from another event. */
+/* Return a sum that every event increases but EVENT_DRAINED, which follows from another event. */
 static int distance_from_start(const struct world *world)
 {
 	int distance = world->lost + world->faults + world->worker_failures;
@@ -421,9 +422,7 @@ static bool complete(const struct world *world, enum role role)
 	return delivered(world, !role) && (delivered(world, role) || unknown);
 }
 
-/*
- * Return the peer's verdict as this side reports it: the peer's local failure is not this side's.
- */
+/* Return the status for the peer's verdict: a local failure there is a refusal here. */
 static enum status as_received(enum status verdict)
 {
 	return verdict == STATUS_LOCAL_FAILURE ? STATUS_REFUSED : verdict;
@@ -522,8 +521,8 @@ static void feed(struct world *world, enum role role, struct event event)
 
 /*
  * Pass an event to the tutorial's program: it counts completions and messages, posts MSG_DONE
- * together with its READ, disconnects at once after three completions and two messages, and exits
- * on any error. EVENT_DONE_DUE stands for the completion of its operation.
+ * together with its operation, disconnects at once after three completions and two messages, and
+ * exits on any error. EVENT_DONE_DUE stands for the completion of its operation.
  */
 static void feed_tutorial(struct world *world, enum role role, struct event event)
 {
@@ -556,7 +555,7 @@ static void feed_tutorial(struct world *world, enum role role, struct event even
 	}
 }
 
-/* Let an event occur at one side, and add the world that follows. This changes `world`, a copy. */
+/* Apply an event of one side to `world`, a copy of the current world, and add the result. */
 static void happen(struct world *world, enum role role, enum event_type type, enum status status)
 {
 	struct event event = { .type = type, .status = status };
@@ -621,7 +620,7 @@ static void failures(const struct world *world, enum role role, enum request req
 	}
 }
 
-/* Complete a request of this side successfully. This changes `world`, a copy. */
+/* Complete a request of this side successfully in `world`, a copy of the current world. */
 static void succeed(struct world *world, enum role role, enum request request)
 {
 	if (request != REQUEST_OPERATION || setting.tutorial[role]) {
@@ -685,8 +684,8 @@ static enum request next_message(const struct side *side, const struct side *pee
 }
 
 /*
- * Receive the peer's verdict: a failure before both MSG_DONEs means that the peer gave up. This
- * changes `world`, a copy.
+ * Receive the peer's verdict in `world`, a copy of the current world. A failure before both
+ * MSG_DONEs means that the peer gave up.
  */
 static void receive_verdict(struct world *world, enum role role, bool after_done)
 {
@@ -864,7 +863,8 @@ static bool read_is_lost(const struct side *side)
 
 /*
  * Continue when no event is possible. If both sides have finished, the run is over. After a fault,
- * let deadlines pass; without a fault, only the deadline of a READ that soft-iWARP has lost.
+ * let deadlines pass; without a fault, only the deadline of a READ that soft-iWARP has lost: any
+ * other wait is a violation.
  */
 static void successors_when_stuck(const struct world *world)
 {

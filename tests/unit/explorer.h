@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Explore every state that two sides and everything between them can reach. Visit each state once
- * and the nearest first, so that no trace of the violation is shorter. Define these before
- * including this: struct world, which is compared byte by byte; struct label, the step into a
+ * and the nearest first, so that no shorter trace leads to the violation. Define these before you
+ * include this: struct world, which is compared byte by byte; struct label, the step into a
  * world; struct setting; enum violation with VIOLATION_NONE (0) and VIOLATION_ENDLESS; and
  * violation_names[].
  */
@@ -101,7 +101,7 @@ static void arrive(const struct world *world, struct label label)
 	if (exploration.count > 0 && exploration.distance >= 0 &&
 	    distance_from_start(world) <= exploration.distance)
 		violate(VIOLATION_ENDLESS);
-	/* keep a violation even if the world is known: the step into it is the violation */
+	/* after a violation, add even a known world: the trace ends with the step into it */
 	if (exploration.violation == VIOLATION_NONE ? *place : exploration.violating)
 		return;
 	if (exploration.violation != VIOLATION_NONE)

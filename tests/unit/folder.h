@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 
 static char folder[] = "/tmp/unit-test.XXXXXX"; /* the path, after enter_folder() */
-static int descriptors_before;                  /* number of open descriptors before the tests */
+static int descriptors_before;                  /* count_descriptors() before the tests */
 
-/* Return the number of open descriptors. */
+/* Return the number of open descriptors, plus a constant. */
 static inline int count_descriptors(void)
 {
 	DIR *open_ones = opendir("/proc/self/fd");

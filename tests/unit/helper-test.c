@@ -18,9 +18,8 @@ static uint8_t bytes[2 * HELPER_BUFFER];
 
 /* ---- A disk that may hang: functions that replace the C library's ---- */
 
-static int answer[2] = {
-	-1, -1
-}; /* a pipe: each byte answers one call; -1: the disk answers at once */
+/* A pipe: each byte answers one call. -1: the disk answers at once. */
+static int answer[2] = { -1, -1 };
 
 static bool answers(void)
 {
@@ -172,7 +171,7 @@ TEST(helper_that_waits_for_a_pipe_is_released_soon)
 	helper = helper_start_reading(&process, &payload, ring, 10);
 	helper_read(helper, 0, 0, 10);
 	assert_true(helper_busy(helper));
-	/* without a byte in the pipe, the helper returns at once, or later on a busy machine */
+	/* the release ends the wait for the pipe; on a busy machine it may abandon the helper */
 	if (helper_release(helper))
 		assert_int_equal(memory_unmap(ring, 10), 0);
 	else
@@ -208,7 +207,8 @@ TEST(helper_on_a_hung_disk_is_abandoned)
 }
 
 /*
- * The first check waits as long as requested. Until it is answered, later checks time out at once.
+ * A check waits for its answer as long as requested. Until the answer comes, later checks time out
+ * at once.
  */
 TEST(no_second_check_starts_before_the_first_answer)
 {
@@ -223,7 +223,7 @@ TEST(no_second_check_starts_before_the_first_answer)
 	assert_int_equal(helper_check(helper, 1, 100), ETIMEDOUT);
 	assert_int_equal(helper_check(helper, 0, 600000), ETIMEDOUT);
 	assert_int_equal(write(answer[1], "12", 2), 2);
-	do { /* the first report may belong to an earlier call */
+	do { /* the first wake-up may belong to an earlier call */
 		assert_int_equal(poll(&ended, 1, 60000), 1);
 		error = helper_check(helper, 0, 60000);
 	} while (error == ETIMEDOUT);

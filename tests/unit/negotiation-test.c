@@ -100,7 +100,7 @@ TEST(a_hello_that_does_not_fit_is_refused)
 		};
 
 		assert_int_equal(hello_refusal(&options, 100, &peer), cases[i].refusal);
-		/* the largest --max-size is the value that means unknown */
+		/* a length above MAX_PAYLOAD is refused, even with a larger --max-size */
 		options.maximum_payload = UINT64_MAX;
 		if (cases[i].length == UINT64_MAX)
 			assert_int_equal(hello_refusal(&options, 100, &peer), REFUSAL_LENGTH);
@@ -121,7 +121,7 @@ TEST(a_payload_of_unknown_length_has_one_pass)
 		enum operation operation;
 		bool own_pipe;      /* this side's payload has an unknown length */
 		unsigned int flags; /* the peer's flags; PIPE: its payload has an unknown length */
-		unsigned int own, peers; /* passes of each side; 0: until a time is over */
+		unsigned int own, peers; /* passes of each side; 0: until --duration is over */
 		enum refusal refusal;
 	} cases[] = {
 		{ "cs", READ, true, PIPE, 1, 1, REFUSAL_NONE },
@@ -183,9 +183,11 @@ enum {
 
 /*
  * The client ends the session unless the server's answer has all that --check requested. --max-size
- * is 64 KiB: a longer payload is refused, and so is an empty one. A client that would repeat a
- * server's pipe ends. A server sends a pattern only if all necessary flags are set. A client stores
- * the payload of a server that sets these flags itself.
+ * is 64 KiB: a longer payload is refused. An impossible length, or a payload that --one-way
+ * excludes, breaks the protocol. A client ends the session if the server would send a pipe more
+ * than once. A server sends a pattern only if HELLO_CHECK is set, and BACK_SIZE bytes only with all
+ * flags of BACK. A client ignores these flags of a server: it sends its own payload, and may store
+ * the server's.
  */
 TEST(the_agreement_contains_the_requested_options)
 {
@@ -196,7 +198,7 @@ TEST(the_agreement_contains_the_requested_options)
 		uint32_t passes;
 		enum status status;
 		uint64_t wanted; /* bytes of pattern, sent instead of this side's payload */
-		bool measures;
+		bool measures;   /* the peer's hello has HELLO_CHECK_RATE */
 	} cases[] = {
 		/* clang-format off */
 		{ ROLE_CLIENT, CHECKS, EXAMINES, 100, 1, STATUS_SUCCESS, 0, false },

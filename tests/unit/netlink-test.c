@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Decode the kernel's answers about a generic netlink family and about pause frames. Two are
- * recorded. The one with pause frames is built as Linux builds it (net/ethtool/pause.c), because no
- * adapter here counts them.
+ * Decode the kernel's answers about a generic netlink family and about pause frames. Two answers
+ * are recorded. The answer with pause frames is built as Linux builds it (net/ethtool/pause.c),
+ * because no adapter of the lab counts pause frames.
  */
 #include "rdma-common/netlink.h"
 
@@ -113,9 +113,9 @@ TEST(truncated_answer_is_rejected)
 TEST(malformed_answer_is_rejected)
 {
 	static const struct {
-		size_t place;
-		uint8_t byte;
-		bool believed;
+		size_t place;  /* offset of the changed byte */
+		uint8_t byte;  /* its new value */
+		bool believed; /* the answer is decoded */
 	} cases[] = {
 		/* clang-format off */
 		{ 4, FAMILY + 1, false }, /* another family */

@@ -351,7 +351,7 @@ TEST(help_and_version_are_printed_and_end_the_program)
 	client_parses("--version", wrong, PARSED_EXIT, " " PROGRAM_VERSION "\n");
 }
 
-/* Such an option is rejected before and after --check. */
+/* An option of sessions is rejected both before and after --check. */
 TEST(check_rejects_options_of_sessions)
 {
 	/* clang-format off */
@@ -436,8 +436,8 @@ static const char one_payload[] = "--message, --file and --size exclude each oth
 static const char one_pass[] = "is a pipe or a device, which can be sent only once";
 
 /*
- * A pipe can be sent only once. --iters repeats this side's operation; a READ fetches the peer's
- * payload.
+ * A WRITE that --iters or --duration repeats cannot send a pipe, which can be sent only once. A
+ * READ fetches the peer's payload, so it may be repeated.
  */
 TEST(conflicting_options_are_rejected_with_a_reason)
 {
@@ -469,12 +469,12 @@ TEST(conflicting_options_are_rejected_with_a_reason)
 		{ { WRITES, .file = "/dev/zero", .iterations = 2 }, one_pass },
 		{ { WRITES, .file = "-", .iterations = 2 }, one_pass },
 		{ { WRITES, .file = "/proc/self/exe", .iterations = 2 }, NULL },
-		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* loading the payload reports it */
+		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* loading it reports that it is a folder */
 		{ { WRITES, .file = "missing", .iterations = 2 }, NULL },
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, one_pass },
 		/* only a session that would repeat the pipe is refused */
 		{ { .operation = OPERATION_ANY, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, NULL },
-		/* this server copies the pipe */
+		/* a server without --one-off copies the pipe */
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER }, NULL },
 		/* clang-format on */
 	};

@@ -60,7 +60,7 @@ enum call {
 
 /* The properties of the fake disk; 0: no effect. */
 struct disk {
-	uid_t user;                /* effective user; 0 means the real user, also below */
+	uid_t user;                /* effective user; ROOT: user 0; 0: the real user */
 	uid_t owner, folder_owner; /* owner of the files, and of the folders */
 	uid_t planter;             /* owner of a file planted before open(2), or during fsync(2) */
 	const char *link;          /* target of a link that replaces the name before open(2) */
@@ -75,9 +75,9 @@ struct disk {
 	bool no_proc;              /* there is no /proc */
 	bool cancels;              /* the output is canceled during fsync(2) */
 	unsigned int stops;        /* number of initial write(2) calls that write nothing */
-	const char *special;       /* name of the file with these attributes, STATX_ATTR_* */
-	uint64_t attributes;
-	uint32_t acl; /* the ACL of files */
+	const char *special;       /* name of the only file that has `attributes` */
+	uint64_t attributes;       /* STATX_ATTR_*, or-ed */
+	uint32_t acl;              /* the ACL of files */
 };
 
 static struct disk disk;
@@ -510,7 +510,7 @@ TEST(file_is_stored_even_if_unsupported_calls_fail)
 {
 	static const struct {
 		enum call call;
-		int harmless[7];
+		int harmless[7];    /* errors that do not matter; 0 ends the list */
 		int failure, error; /* the failure, and the result of replacing a file of 5 bytes */
 		uint64_t left;      /* size of the file afterwards */
 		int new_error;      /* the result of storing a new file */
@@ -647,7 +647,7 @@ TEST(replacing_a_file_keeps_its_acl)
 {
 	static const struct {
 		int read_error, set_error;
-		uint32_t acl;
+		uint32_t acl; /* 7: kept; 0: removed; 9: neither */
 		mode_t mode;
 	} cases[] = {
 		{ 0, 0, 7, 0670 },
@@ -826,8 +826,8 @@ TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
 }
 
 /*
- * Else the payload would replace another user's file, or reach that user's FIFO. Unmapped users of
- * a container cannot be distinguished: they have the same id.
+ * Otherwise the payload would replace another user's file, or reach that user's FIFO. Unmapped
+ * users of a container cannot be distinguished: they have the same id.
  */
 TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 {
@@ -1090,7 +1090,7 @@ static uint64_t calls_before_cancel;
 
 /*
  * Cancel after the expected calls, at the latest after ten seconds. The signal comes every 100 ms;
- * each wait for a reader is shorter.
+ * a wait for a reader lasts at most 50 ms, so it also ends without the signal.
  */
 static void cancel(UNUSED int signal_number)
 {
@@ -1101,7 +1101,7 @@ static void cancel(UNUSED int signal_number)
 
 /*
  * Check that storing in `name`, whose reader has stopped, blocks until it is canceled, for at least
- * `calls` calls. Fill the pipe first.
+ * `calls` calls of open(2) and write(2). Fill the pipe first.
  */
 static void assert_waits(const char *name, uint64_t calls)
 {
@@ -1232,7 +1232,10 @@ TEST(output_opened_by_another_process_is_written_to)
 	close(ends[1]);
 }
 
-/* A pipe that is given as a descriptor does not wait for a reader, unlike a FIFO's name. */
+/*
+ * Opening a FIFO by its name waits for a reader; a pipe that is given as a descriptor fails at once
+ * without one.
+ */
 TEST(write_fails_after_the_reader_exits)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), writer = open("fifo", O_WRONLY);

@@ -32,10 +32,10 @@ static atomic_bool cancelled;
 
 /* ---- Functions that replace the C library's ---- */
 
-/* The behavior of these functions. All zero: that of the C library's. */
+/* The behavior of these functions. All zero: they behave as the C library's. */
 struct calls {
-	size_t most;  /* maximum bytes of a call; every other call fails as if interrupted; 0:
-			 neither */
+	size_t most;  /* maximum bytes of a call; every other call fails with EAGAIN or EINTR;
+			 0: neither */
 	bool fail;    /* calls fail after `later` bytes */
 	int error;    /* errno of the failure; 0: end of file */
 	size_t later; /* bytes that are moved before the failure */
@@ -106,7 +106,7 @@ int fstat(int descriptor, struct stat *about)
 	return result;
 }
 
-static const char *created; /* the last result of mkostemp(3) */
+static const char *created; /* the last name that mkostemp(3) chose */
 
 int mkostemp(char *name, int flags)
 {

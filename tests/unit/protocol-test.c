@@ -2,7 +2,7 @@
 /*
  * The state machine of a session. First single sessions: the steps of both sides, and steps that a
  * peer must not take. Then any events in any order, with independent rules that must hold after
- * each one. explore-test.c proves that every order of two honest sides ends well.
+ * each one. explore-test.c proves that two honest sides end well in every order of events.
  */
 #include "rdma-common.h"
 
@@ -63,7 +63,7 @@ static const struct session sessions[] = {
   { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_INTERRUPTED },
 { "the server's MSG_MR may come before the completion of the client's", NEW, "c", "w", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, IS_LEFT }, LOST },
-/* The tutorial's program disconnects when it has everything. */
+/* The tutorial's program disconnects after its last completion and message. */
 { "the tutorial's program gets no verdict and disconnects itself", DONE, "cs", "rw", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, IS_LEFT }, GOOD },
 { "the disconnect of the tutorial's program may overtake the payload", OPERATING, "s", "r", true,
@@ -341,11 +341,11 @@ TEST(windows_are_allowed_from_msg_mr_until_both_verdicts)
 /* A side, and the events and actions that were observed from outside. */
 struct world {
 	struct protocol_bytes side;
-	uint8_t posted; /* posted actions: enum action, or-ed */
-	uint8_t asked;  /* verification was requested */
-	uint8_t checked, check_good;
-	uint8_t judged, verdict_good;
-	uint8_t deadlines; /* number of consecutive deadlines */
+	uint8_t posted;               /* posted actions: enum action, or-ed */
+	uint8_t asked;                /* verification was requested */
+	uint8_t checked, check_good;  /* verification has ended; its result was good */
+	uint8_t judged, verdict_good; /* the peer's first verdict has arrived; it was good */
+	uint8_t deadlines;            /* number of consecutive deadlines */
 };
 
 struct label {
@@ -446,7 +446,7 @@ static void watch_done(const struct occasion *occasion)
 
 /*
  * Check that each request is posted once, in this order, and only while the connection stands. A
- * side that gives up sends its verdict at once, and nothing after it.
+ * side that gave up may skip the requests between MSG_MR and its verdict.
  */
 static void watch_posts(const struct occasion *occasion)
 {
@@ -522,8 +522,8 @@ static void watch_findings(const struct occasion *occasion)
 }
 
 /*
- * Return true until this side disconnects. After a rejected request it delays that until the reason
- * is known, or until its deadline.
+ * Return true until this side disconnects. After a rejected request the side delays its disconnect
+ * until the reason is known, or until its deadline.
  */
 static bool is_before_disconnect(const struct protocol *protocol)
 {

@@ -66,7 +66,7 @@ TEST(memory_is_zeroed_uses_huge_pages_and_rejects_sizes_that_wrap)
 }
 
 /*
- * Allow or forbid this process to lock memory beyond its limit. Return false if it lacks the right.
+ * Allow or forbid this process to lock memory beyond its limit. Return false if the kernel refuses.
  */
 static bool allow_locking(bool allowed)
 {
@@ -137,8 +137,8 @@ TEST(the_budget_is_a_quarter_of_a_smaller_cgroup_limit)
 }
 
 /*
- * In a user namespace a process has every capability, but the kernel requires this one in the
- * initial namespace.
+ * In a user namespace a process has every capability, but the kernel exempts only a process with
+ * CAP_IPC_LOCK in the initial namespace.
  */
 TEST(the_lock_limit_applies_in_a_user_namespace)
 {

@@ -51,7 +51,7 @@ struct kind {
 	uint64_t length, ring, announced; /* bytes; `announced`: the peer's ring; 0: no MSG_MR */
 	unsigned int depth, passes;       /* defaults: 16, 1 */
 	uint64_t request;                 /* maximum bytes of a request */
-	unsigned int share;
+	unsigned int share;               /* progress of 1/share of the ring is reported at once */
 };
 
 static struct transfer_plan plan_of(const struct kind *kind)
@@ -946,7 +946,7 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	}
 	assert_false(posted && more);
 	assert_false(transfer_next(one, 1, &alone));
-	/* depends on the length of the last run */
+	/* this count depends on the length of the last run */
 	one->operation.steady_count = many->operation.steady_count;
 	assert_memory_equal(one, many, sizeof(*one));
 }
@@ -981,7 +981,7 @@ TEST(runs_contain_the_same_requests_as_single_calls)
 		{ OUT, 1 << 20, 1 << 20, 1 << 20, 100, 1, .request = 1000 },
 		{ OUT, 1 << 20, 61440, 40960, 16, 1, .request = 5000 }, /* rings end in a request */
 		{ OUT, 100000, 30000, 100000, 8, 3, .request = 4096 },  /* a pass exceeds a ring */
-		{ OUT, 100000, 100000, 100000, 5, 1, .request = 0 },    /* less than one request */
+		{ OUT, 100000, 100000, 100000, 5, 1, .request = 0 },    /* only two requests */
 		{ OUT, 100000, 100000, 100000, 1, 2, .request = 4096 },
 		{ OUT, 32 << 20, 8 << 20, 8 << 20, 16, 1,
 		  .request = 0 }, /* limited by bytes in flight */
@@ -1038,7 +1038,7 @@ struct entry {
 	};
 };
 
-/* One side. Worlds are compared byte by byte, so it has no padding and no stale values. */
+/* One side. Worlds are compared byte by byte, so values that no longer matter are 0. */
 struct side {
 	struct transfer transfer;
 	uint8_t announced;           /* MSG_MR was posted */
@@ -1108,7 +1108,7 @@ enum fault {
 struct setting {
 	bool writes;
 	bool completes_early;
-	bool both; /* two streams; otherwise only the client's: WRITE: stream 0, READ: stream 1 */
+	bool both; /* both streams; otherwise the one that the client operates: WRITE 0, READ 1 */
 	bool unknown[2]; /* the length of the stream */
 	bool verify_all;
 	bool partial; /* workers also report single bytes, and store later than they copy */

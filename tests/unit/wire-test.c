@@ -12,7 +12,8 @@
 /* ---- Messages ---- */
 
 /*
- * Every field has a distinct value, so that a field sent by a type that does not use it is noticed.
+ * Fields at different offsets have different values, so that a field sent by a type that does not
+ * use it is noticed.
  */
 static const struct message full = { .value = 0x1122334455667788,
 				     .length = 0x0102030405060708,
