@@ -227,9 +227,9 @@ static struct {
 	const char *row;             /* the expected findings, for failure messages */
 	const char *device;          /* the server's device */
 	enum ibv_mtu mtu;
-	unsigned int reads;
-	int64_t exchange; /* duration of a session that measures nothing, in milliseconds */
-	bool lines;       /* print the last line as text, without --json */
+	unsigned int reads; /* number of READs that a session of latency must have */
+	int64_t exchange;   /* duration of a session that measures nothing, in milliseconds */
+	bool lines;         /* print the last line as text, without --json */
 	char printed[256];
 } path;
 
@@ -1137,7 +1137,7 @@ TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 		unsigned int kind;
 		int64_t milliseconds; /* since the first session */
 		unsigned int lossy;   /* number of the session that loses packets, from 1 */
-		uint64_t gaps;
+		uint64_t gaps;        /* growth of out_of_sequence in that session */
 		enum status status;
 		const char *step, *found, *error;
 	} cases[] = {

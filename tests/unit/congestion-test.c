@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Decode the kernel's answer about PFC and the priority of a DSCP: complete, truncated, or
- * malformed. No adapter here sends one, so the bytes are laid out as by Linux's dcbnl_ieee_fill().
+ * malformed. No adapter of the lab sends one, so the bytes are laid out as by Linux's
+ * dcbnl_ieee_fill().
  */
 
 #include <linux/dcbnl.h>
@@ -90,10 +91,10 @@ static struct strbuf describe(const struct answer *answer, size_t size, int ecn,
 TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
 {
 	static const struct {
-		size_t place, size;
+		size_t place, size; /* the changed member, SET() */
 		uint16_t value;
 		unsigned int tos;
-		int ecn;
+		int ecn; /* priorities with ECN, as bits; -1: not known */
 		bool lossy;
 		const char *words;
 	} cases[] = {
@@ -194,7 +195,7 @@ TEST(truncated_answer_is_rejected)
 	}
 }
 
-/* Entries before it are used, entries after it are ignored. */
+/* Entries before that entry are used; the entry and all after it are ignored. */
 TEST(impossible_entry_length_ends_the_table)
 {
 	static const uint16_t lengths[] = { 0, 3, 4, 7, 4096, UINT16_MAX };
@@ -211,7 +212,7 @@ TEST(impossible_entry_length_ends_the_table)
 	}
 }
 
-/* The padding of that entry would lie beyond the answer. */
+/* The padding of the last entry would lie beyond the answer. */
 TEST(last_entry_may_have_an_odd_length)
 {
 	struct answer answer = make_answer();

@@ -9,7 +9,7 @@
 
 #define DEVICES "sys/class/infiniband/"
 
-/* The last findings, one line each: "step text", then "-> advice" or "!> advice". */
+/* The last findings, one line each: "step text", then "-> advice", or "!> advice" for a limit. */
 static char found[16384];
 static bool limited;
 
@@ -206,9 +206,9 @@ static void expect(bool expected, const char *words)
  *   path=text   write a file of the adapter
  *   -path       remove a file of the adapter
  *   /path=text  write another file
- *   @=name      move its addresses to another network interface
- *   @           move its addresses to another network namespace
- *   !           it cannot be opened
+ *   @=name      move the adapter's addresses to another network interface
+ *   @           move the adapter's addresses to another network namespace
+ *   !           the adapter cannot be opened
  */
 static void change(const char *changes)
 {
@@ -312,8 +312,8 @@ TEST(pcie_link_slower_than_the_ports_is_a_limit)
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)|ports/1/state=1: DOWN", false,
 		  "but fast enough for the 100 Gbit/s", NULL },
 		/*
-		 * A software device has no parent, link or rate. Before Linux 5.11 Soft-RoCE shows
-		 * those of the adapter below it.
+		 * A software device has no PCIe link and no rate. Before Linux 5.11 Soft-RoCE shows
+		 * those of the adapter below it, and is known by its file 'parent'.
 		 */
 		{ "-device/uevent|-board_id", false, "adapter mlx5_0: software device\nlink mlx5_0 port 1: Ethernet, ACTIVE, eth2 with MTU 9000\n", NULL },
 		{ "parent=eth2|-board_id", false, "adapter mlx5_0: software device\n", NULL },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Which rule names the cause, on facts as they were recorded between two hosts, and what no rule
- * may conclude from facts that are missing.
+ * Tests of the rules that name a cause: the rule for facts that were recorded between two hosts,
+ * and no rule if one of these facts is missing.
  */
 #include <json-c/json.h>
 
@@ -9,7 +9,7 @@
 
 #include "unit.h"
 
-/* Fill in facts from words: name=value. */
+/* Return the facts of these words, each name=value. */
 static struct evidence facts(const char *words)
 {
 	struct evidence evidence = { 0 };
@@ -28,7 +28,7 @@ static struct evidence facts(const char *words)
 	return evidence;
 }
 
-/* Two hosts between which all is well, as seen from the client's over Soft-RoCE. */
+/* Facts of the client's host if all is well: ROCE and ON_ETH0 over Soft-RoCE, IWARP over iWARP. */
 #define ROCE                                                                                    \
 	"address=192.0.2.1 source=192.0.2.2 transport=roce device=rdma0 software=yes "          \
 	"devices=some drivers=some kernel_device=rdma0 first_namespace=yes interface_here=yes " \
@@ -74,11 +74,11 @@ static const struct row rows[] = {
 	{ ROCE
 	  "route_interface=v5 route_kind=ethernet gid_interface=v5 gid_kind=vlan gid_is_below=no",
 	  NULL },
-	/* a bond, or a bridge, with a device of its own beside that of the host */
+	/* the bridge itself has a Soft-RoCE device */
 	{ ROCE
 	  "route_interface=br0 route_kind=ethernet gid_interface=br0 gid_kind=bridge gid_is_below=yes",
 	  NULL },
-	/* that of an adapter may be any interface */
+	/* the GID of a hardware adapter may belong to any interface */
 	{ ROCE
 	  "software=no route_interface=bond0 route_kind=ethernet gid_interface=bond0 gid_kind=bond gid_is_below=no",
 	  NULL },
@@ -123,7 +123,7 @@ static const struct row rows[] = {
 	  "C10" },
 	{ ROCE ON_ETH0 "request=silent udp_roce=silent", NULL },
 	{ ROCE ON_ETH0 "request=failed udp_roce=silent udp_other=refused", NULL },
-	/* nothing is known */
+	/* too few facts for any rule */
 	{ "address=192.0.2.1", NULL },
 	{ "address=192.0.2.1 request=silent", NULL },
 };
@@ -156,7 +156,7 @@ TEST(every_rule_is_the_finding_of_a_row)
 	}
 }
 
-/* A rule is about facts that are known: each of them is needed. */
+/* Every fact in the condition of a rule must be known. */
 TEST(no_rule_holds_if_a_fact_is_missing)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
@@ -179,7 +179,7 @@ TEST(no_rule_holds_if_a_fact_is_missing)
 	}
 }
 
-/* Return the finding of these facts, as an object. */
+/* Return the finding of these facts, as an object that the caller frees. */
 static struct json_object *report(const char *words)
 {
 	static struct console console;
@@ -229,7 +229,10 @@ TEST(a_finding_has_the_facts_and_at_most_three_causes)
 	json_object_put(finding);
 }
 
-/* Every text stands for something, and names no fact that is missing. */
+/*
+ * A text has '?' for a fact that is not known: only the rows of L3 to L6 have too few facts. No
+ * placeholder {name} remains.
+ */
 TEST(texts_name_only_facts_that_are_known)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
