@@ -775,7 +775,7 @@ TEST(messages_that_break_a_rule_are_rejected)
 	peer_done("sent MSG_DONE for bytes beyond the ring", MIB);
 }
 
-TEST(debtor_is_the_side_that_the_transfer_waits_for)
+TEST(debtor_is_the_party_that_the_transfer_waits_for)
 {
 	/* the ring is full until this side has copied bytes and reports them */
 	tell("the transfer does not wait for a peer that waits for this side", IN, MIB, 64 * KIB, 0);

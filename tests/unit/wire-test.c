@@ -30,7 +30,7 @@ static const struct message full = { .value = 0x1122334455667788,
 #define LENGTH_BYTES   0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01
 #define PRODUCED_BYTES 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21
 #define RECEIVED_BYTES 0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31
-#define KEPT_BYTES     0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41
+#define STORED_BYTES   0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41
 #define ERRORS_BYTES   0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51
 #define RKEY_BYTES     0xef, 0xbe, 0xad, 0xde
 
@@ -46,7 +46,7 @@ static const struct {
 		       { .value = 0x1122334455667788, .length = 0x0102030405060708 } },
 	[MSG_VERDICT] = { { [0] = 2, [8] = ERRORS_BYTES, [24] = VALUE_BYTES, LENGTH_BYTES },
 			  { .value = 0x1122334455667788, .length = 0x0102030405060708, .errors = 0x5152535455565758 } },
-	[MSG_WINDOW] = { { [0] = 3, [8] = RECEIVED_BYTES, KEPT_BYTES, VALUE_BYTES, LENGTH_BYTES, [48] = 1 },
+	[MSG_WINDOW] = { { [0] = 3, [8] = RECEIVED_BYTES, STORED_BYTES, VALUE_BYTES, LENGTH_BYTES, [48] = 1 },
 			 { .window = { .produced = 0x1122334455667788, .consumed = 0x0102030405060708, .received = 0x3132333435363738,
 				       .stored = 0x4142434445464748, .end = true } } },
 	/* clang-format on */
@@ -184,7 +184,7 @@ static const struct {
 };
 /* clang-format on */
 
-static const uint8_t *const hello_kind = hellos[0].wire;
+static const uint8_t *const hello_wire = hellos[0].wire;
 
 static enum hello_kind decode(const uint8_t *wire, size_t size, struct hello *hello)
 {
@@ -254,7 +254,7 @@ TEST(a_peer_without_the_magic_has_no_hello)
 	assert_int_equal(decode_hello(NULL, 0, &hello), HELLO_ABSENT);
 	assert_int_equal(decode_hello(NULL, 196, &hello), HELLO_ABSENT);
 	assert_int_equal(decode(wire, sizeof(wire), &hello), HELLO_ABSENT);
-	memcpy(wire, hello_kind, HELLO_SIZE);
+	memcpy(wire, hello_wire, HELLO_SIZE);
 	for (size_t size = 0; size < 4; size++)
 		assert_int_equal(decode(wire, size, &hello), HELLO_ABSENT);
 	for (size_t byte = 0; byte < 4; byte++) { /* all bytes of the magic count */
@@ -274,7 +274,7 @@ TEST(a_short_hello_counts_as_another_version)
 	uint8_t wire[HELLO_SIZE];
 
 	for (uint8_t version = 0; version <= 4; version++) {
-		memcpy(wire, hello_kind, sizeof(wire));
+		memcpy(wire, hello_wire, sizeof(wire));
 		wire[4] = version;
 		for (size_t size = 4; size <= HELLO_SIZE; size++) {
 			const struct hello expected = { .version = size > 4 ? version : 0 };
