@@ -138,7 +138,7 @@ TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
 	}
 }
 
-/* Without any rule; then with the default rule, one for port 4791, and one for UDP port 4791. */
+/* Each round adds a rule: none, the default rule, one for port 4791, one for UDP port 4791. */
 TEST(rules_for_the_port_of_roce_apply_if_the_dscp_has_no_rule)
 {
 	static const struct dcb_app rules[] = {

@@ -20,7 +20,7 @@
 #include "folder.h"
 
 #define PATIENCE 10000 /* maximum milliseconds until an event that is due at once */
-/* More lines than can wait, and the last line of those that can wait. */
+/* More lines than can be queued, and the last line that can be queued. */
 #define TOO_MANY        (10 * CONSOLE_CAPACITY)
 #define LAST_THAT_WAITS "> 2047\n"
 
@@ -211,7 +211,7 @@ TEST(long_line_is_not_torn)
 }
 
 #define THREADS 8
-#define LINES   250 /* of each thread; the lines of all threads can wait */
+#define LINES   250 /* of each thread; the lines of all threads can be queued */
 
 static void *print_lines(void *thread)
 {
@@ -263,7 +263,7 @@ static const char *skip_lines(const char *text, int *line)
 	}
 }
 
-/* Check that the lines that can wait arrive, and that each gap is reported. */
+/* Check that the lines that can be queued arrive, and that each gap is reported. */
 static void assert_dropped_lines_are_reported(enum stream stream, int reader)
 {
 	const int other = STREAMS - 1 - (int)stream;

@@ -355,9 +355,9 @@ TEST(a_ring_of_less_than_a_page_is_a_failure_with_its_reason)
 }
 
 /*
- * The rings of both streams share the remaining budget; the outgoing ring comes first. A server
- * gives a sixteenth of its budget to one of many clients. It reserves four pages for each of 64
- * other sessions, but at most half of the budget.
+ * The outgoing ring is registered first: it gets half of the budget if an incoming ring follows. A
+ * server with many clients reserves four pages for each of 64 other sessions, but at most half of
+ * the budget, and gives a sixteenth of the rest to a ring.
  */
 TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {

@@ -264,8 +264,7 @@ static void posts(unsigned int requests)
 	expect(operate(&it.side, requests, it.now) == requests, __func__);
 }
 
-/* Post a run of at most `most` requests. Check it, and that it follows the last run in the rings.
- */
+/* Post and check a run of at most `most` requests, which follows the last run in the rings. */
 static void posts_run(unsigned int most, unsigned int count, uint64_t size, bool signaled)
 {
 	const struct transfer_operation before = it.side.operation;
@@ -979,7 +978,7 @@ TEST(runs_contain_the_same_requests_as_single_calls)
 	static const struct kind kinds[] = {
 		{ OUT, 64, 64, 64, 128, 5000, .request = 0 }, /* a request holds a whole pass */
 		{ OUT, 1 << 20, 1 << 20, 1 << 20, 100, 1, .request = 1000 },
-		{ OUT, 1 << 20, 61440, 40960, 16, 1, .request = 5000 }, /* rings end in a request */
+		{ OUT, 1 << 20, 61440, 40960, 16, 1, .request = 5000 }, /* ring ends cut requests */
 		{ OUT, 100000, 30000, 100000, 8, 3, .request = 4096 },  /* a pass exceeds a ring */
 		{ OUT, 100000, 100000, 100000, 5, 1, .request = 0 },    /* only two requests */
 		{ OUT, 100000, 100000, 100000, 1, 2, .request = 4096 },
@@ -1216,8 +1215,8 @@ static void restart_counters(struct world *world, int number)
 }
 
 /*
- * Return the distance of a side, which every event increases: a position that MSG_WINDOW reports
- * adds more than the queued message subtracts, and so do the two windows that an answer confirms.
+ * Return the distance of a side. Every event increases the sum of both sides: a queued MSG_WINDOW
+ * subtracts 9, but a position that it reports adds 10, and two windows that it confirms add 12.
  */
 static int distance_of_side(const struct side *side)
 {
