@@ -74,7 +74,7 @@ TEST(the_operation_is_read_or_write)
 }
 
 /* One pass is the default. Figures are printed with several passes, a duration or --report. */
-TEST(passes_are_counted_or_timed)
+TEST(one_pass_is_the_default_and_prints_no_figures)
 {
 	static const struct {
 		struct options options;

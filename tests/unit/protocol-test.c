@@ -241,7 +241,7 @@ TEST(session_begins_in_the_initial_state)
 	assert_true(protocol.operates && !protocol.verifying);
 }
 
-TEST(every_value_has_its_own_name)
+TEST(every_value_has_a_name)
 {
 	assert_string_equal(event_name(EVENT_INTERRUPTED), "EVENT_INTERRUPTED");
 	assert_string_equal(phase_name(PHASE_FINISHED), "PHASE_FINISHED");
