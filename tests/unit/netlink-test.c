@@ -44,7 +44,8 @@ static const uint8_t unsupported_answer[] = {
 };
 
 /*
- * Built: an interface that counts pause frames: header, three settings, frames sent and received.
+ * Built: the answer for an interface that counts pause frames: a header, three settings, and the
+ * frames sent and received.
  */
 static const uint8_t pause_answer[] = {
 	0x68, 0, 0, 0, FAMILY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16, 0x01, 0, 0,
