@@ -32,8 +32,8 @@ struct client {
 	const struct addrinfo *sources; /* addresses of --bind; NULL: any address */
 	enum status status;             /* STATUS_LOCAL_FAILURE if a session could not be started */
 	unsigned int retries;           /* number of stale connections that may still be replaced */
-	bool settled; /* try no other address: a server of this project has answered, or the program
-			 must end */
+	bool settled;      /* try no other address: a connection was established, an rdma-server has
+			      rejected one, or the program must end */
 	int64_t stop_time; /* time at which sessions are interrupted (now_milliseconds()) */
 };
 
@@ -215,9 +215,9 @@ static void connect_failed(struct connection *connection, int error)
 }
 
 /*
- * Return the time limit of rdma_connect(3) in seconds; over iWARP that call blocks. With
- * --connections the calls run one after another, so they share one limit: --timeout after the
- * deadline for resolving.
+ * Return the time limit of rdma_connect(3) in seconds; over iWARP that call blocks. Each call may
+ * take --timeout. With --connections the calls run one after another, so all must also end within
+ * --timeout after the deadline for resolving.
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
@@ -415,7 +415,10 @@ static void wait_for_sessions(struct client *client)
 	}
 }
 
-/* Begin a session with client->address. On failure print a message and set client->status. */
+/*
+ * Begin a session with client->address. If its connection cannot be created, print a message and
+ * set client->status.
+ */
 static void start_session(struct client *client)
 {
 	struct engine *engine = client->engine;
@@ -459,8 +462,8 @@ static enum status run_sessions(struct client *client)
 }
 
 /*
- * Report how the sessions ended. With `counts`, because no other address will be tried, also report
- * their results. Destroy the connections.
+ * Report how the sessions ended, and destroy the connections. `counts`: no other address will be
+ * tried, so also report the results of --json and the sum of several sessions.
  */
 static void report(const struct client *client, enum status status, bool counts)
 {
@@ -483,7 +486,7 @@ static void report(const struct client *client, enum status status, bool counts)
 		connection_destroy(connection);
 }
 
-/* Try the addresses of the host in turn until a server of this project answers. */
+/* Try the addresses of the host in turn until client->settled is true. Return the last status. */
 static enum status try_addresses(struct client *client, const struct addrinfo *addresses)
 {
 	enum status status = STATUS_UNRESOLVED;

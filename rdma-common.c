@@ -55,15 +55,15 @@
  * The messages of a session, and the conditions for some of them:
  *
  *     client                                            server
- *     connect request, with a hello        ------->     hello_refusal(), or
- *                                          <-------     acceptance, with a hello
+ *     connect request, with a hello        ------->     the server decides (hello_refusal())
+ *                                          <-------     rejection or acceptance, with a hello
  *     MSG_MR: address, length, rkey        ------->
  *                                          <-------     MSG_MR, after the client's
  *     RDMA WRITE or READ                   <=====>      RDMA WRITE or READ
  *     MSG_DONE: digest                     ------->     after a WRITE, or a completed READ
  *                                          <-------     MSG_DONE: digest
- *     meanwhile each side reports the progress of both streams by MSG_WINDOW (transfer.h); after
- *     its MSG_VERDICT it only confirms the peer's MSG_WINDOWs, until the peer's MSG_VERDICT arrives
+ *     from its MSG_MR on, each side reports the progress of both streams by MSG_WINDOW; after its
+ *     MSG_VERDICT it only confirms the peer's MSG_WINDOWs, until the peer's MSG_VERDICT arrives;
  *     each side verifies the incoming payload, once it has sent MSG_DONE and received the peer's
  *     MSG_VERDICT                          <------>     MSG_VERDICT
  *     (a side that gives up sends a bad MSG_VERDICT at any time after its MSG_MR)
@@ -551,8 +551,8 @@ struct counters connection_growth(const struct connection *connection)
 }
 
 /*
- * End counting. Return 1 + the number of errors that the port counted; 0: no counting was
- * requested, or the port has no counters.
+ * End counting. Return 1 + the number of errors that the port counted during the session; 0: they
+ * were not counted.
  */
 static uint64_t count_errors(struct connection *connection)
 {
@@ -764,9 +764,10 @@ static void give_up(struct connection *connection, const struct failure *failure
  * - with a piece that this side fills, copies or stores, unless the peer or the wire owes
  *   something.
  * A side that waits only for its own disk or pipe gives up earlier (OWN_DELAYS_PER_TIMEOUT) and
- * reports that reason, before the peer's wait ends. Closing may take CLOSING_MILLISECONDS, and the
- * same again after the peer's disconnection, or after the queue pair was forced into the error
- * state. expire() in protocol.c decides what each deadline leads to.
+ * reports that reason, before the peer's wait ends. Closing may take CLOSING_MILLISECONDS (after
+ * success, --timeout), and CLOSING_MILLISECONDS again after the peer's disconnection, or after the
+ * queue pair was forced into the error state. expire() in protocol.c decides what each deadline
+ * leads to.
  */
 
 /* Begin the wait at `now` (milliseconds): set the deadline and the time of the next probe. */
@@ -820,8 +821,8 @@ static int64_t own_deadline(const struct connection *connection)
 }
 
 /*
- * If the session waits for this side's own disk or pipe, return a text that says so. Return NULL if
- * it waits for the peer.
+ * If the session waits only for this side's own disk or pipe, return a text that says so; otherwise
+ * NULL.
  */
 static const char *own_delay(const struct connection *connection)
 {
@@ -1066,7 +1067,10 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 	}
 }
 
-/* Update the figures after a completion of the operation. */
+/*
+ * Update the figures after a completion of the operation, if it ends a pass or the length of a pass
+ * is unknown.
+ */
 static void measure(struct connection *connection)
 {
 	struct figures *figures = &connection->figures;
@@ -1335,7 +1339,10 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	bool good = failure->status == STATUS_SUCCESS;
 
 	incoming->failed = !good;
-	/* print first: the verdict may end the session */
+	/*
+	 * print before the verdict, which may end the session; print a failed payload only if it is
+	 * complete
+	 */
 	if (incoming->begun &&
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
 		print_payload(&connection->log, excerpt);
@@ -1459,8 +1466,8 @@ static bool are_rings_settled(const struct connection *connection)
  * Probe the peer's adapter by a WRITE of zero bytes, which needs no rkey and which the peer's
  * program does not notice. Over InfiniBand and RoCE the adapter answers; if the host is gone, the
  * transport's retries fail, while a mere wait for a message would never fail. Over iWARP a probe
- * shows less, but soft-iWARP in Linux needs it: it may overlook data that arrives together with the
- * answer to its connect request, until more data arrives.
+ * shows less, but soft-iWARP in Linux needs it: the server's host may overlook data that the client
+ * sends just as its connect request is answered, until more data arrives.
  *
  * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
  * breaks the connection; soft-iWARP breaks it under load.

@@ -75,7 +75,7 @@ struct engine {
 struct figures {
 	int64_t started; /* time before the first post, or, if this side does not operate, when the
 			    peer may begin; 0: not yet */
-	int64_t completed;       /* time of the latest completion */
+	int64_t completed;       /* time of the latest completion that measure() counted */
 	int64_t pass_posted;     /* time before the latest pass was posted; only for `latency` */
 	uint64_t bytes;          /* bytes completed at the time `completed` */
 	uint64_t passes_bytes;   /* the part of `bytes` in complete passes */
@@ -84,8 +84,8 @@ struct figures {
 };
 
 /*
- * The counters of the port, read at the start of the session, at its end (before MSG_VERDICT is
- * sent), and at the start of the current --interval.
+ * The counters of the port, read at the start of the session, at its end (just before this side's
+ * MSG_VERDICT, if it sends one), and at the start of the current --interval.
  */
 struct counting {
 	struct counters before, after, interval;
@@ -153,14 +153,14 @@ struct connection {
 	struct ibv_cq *cq;
 	struct region control; /* memory of messages: receive slots, then send slots */
 	struct region outgoing_ring;
-	struct region incoming_ring; /* the thread deregisters it before verification */
+	struct region incoming_ring; /* the thread deregisters it before it verifies in place */
 	bool one_way;                /* only the client operates (--one-way) */
 	struct limits limits;
 	struct agreement agreement;
 	enum refusal setup_refusal; /* server: reason to send to the client if the setup fails */
 	int tos;                    /* type of service in use; -1: unknown */
 	struct payload payload;     /* the outgoing payload */
-	struct counting *counting;  /* counters of the port; NULL: neither side reports them */
+	struct counting *counting;  /* counters of the port; NULL: not needed, or no memory */
 	pthread_t thread;
 	/*
 	 * Only the main thread reads and changes these fields, even while the connection's thread
@@ -263,8 +263,8 @@ void *connection_run(void *argument);
 void handle_notifications(struct connection *connection);
 
 /*
- * End the session, or its closing, because --timeout has expired, and record that as the cause.
- * Either thread.
+ * Handle a deadline that has passed (EVENT_DEADLINE). If the session ends because of --timeout,
+ * record that as the cause. Either thread.
  */
 void connection_expire(struct connection *connection);
 

@@ -108,7 +108,8 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	return 0;
 }
 
-/* Return true if the error means that this host does not have the address or the family. */
+/* Return true if `error` means that this host has no such address or family, or no device for it.
+ */
 static bool is_unusable(int error)
 {
 	return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == ENODEV;
@@ -125,8 +126,8 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 		set_port(address->ai_addr, port);
 		if (listen_on(server, address->ai_addr)) {
 			/*
-			 * Linux reports EADDRNOTAVAIL for a wildcard address in use, and for the
-			 * address of another host
+			 * Linux reports EADDRNOTAVAIL for the address of another host, but also for
+			 * a wildcard address whose port is in use
 			 */
 			if (errno == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
 				errno = EADDRINUSE;
@@ -219,8 +220,9 @@ static void end_session(struct server *server, struct connection *connection)
 }
 
 /*
- * Allocate the resources of a session and accept the client. Return false if a resource is missing;
- * the caller then rejects the client.
+ * Set up a session and accept the client. Return false if the setup failed; the caller then rejects
+ * the client. After a failure of rdma_accept(3) the client is rejected here; the session's thread
+ * ends the session.
  */
 static bool accept_client(struct connection *connection, const struct cm_event *event,
 			  const struct peer_hello *client)
@@ -242,9 +244,9 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 }
 
 /*
- * Return true if no further client can be served: the program is ending, --max-sessions is reached,
- * or too many helpers are stuck. Then also set the reasons for the client and for the server's
- * message.
+ * Return true if no further client can be served: the program is ending, --one-off or
+ * --max-sessions allows no further session, or too many helpers are stuck. Then also set the
+ * reasons for the client and for the server's message.
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {
@@ -272,9 +274,10 @@ static bool over_session_limit(const struct server *server, struct connection *c
 
 /*
  * Return the options of a session: the program's, changed as the client's hello requests. A server
- * without its own operation performs the client's. In a session of --check the server performs its
- * operation once, or for the seconds that the client sets: repetitions would only delay the client,
- * and the rate of a few bytes means nothing.
+ * performs the client's operation if it has none of its own, or if the client measures. In a
+ * session of --check the server performs its operation once, or for the seconds that the client
+ * sets, because repetitions would only delay the client. It ignores --min-rate: the rate of a few
+ * bytes means nothing.
  */
 static struct options options_for(const struct server *server, const struct peer_hello *client)
 {

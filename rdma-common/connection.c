@@ -56,7 +56,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->setup_refusal = REFUSAL_SETUP; /* a step may set a better reason */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
-	connection->log.options = connection->options; /* status lines of a check are traces */
+	connection->log.options = connection->options; /* with --check, status lines are traces */
 	if (!alone)
 		snprintf(connection->log.prefix, sizeof(connection->log.prefix), "[%u] ",
 			 connection->number);
@@ -118,7 +118,7 @@ void connection_destroy(struct connection *connection)
 	error = connection->pd ? verb_error(ibv_dealloc_pd(connection->pd)) : 0;
 	if (error)
 		print_warning(console, "cannot free a protection domain: %s", strerror(error));
-	connection->id->context = NULL; /* for late events of a queue pair that remains */
+	connection->id->context = NULL; /* if the id remains, its late events are ignored */
 	if (rdma_destroy_id(connection->id))
 		print_warning(console, "cannot destroy a connection identifier: %s",
 			      strerror(errno));
@@ -645,7 +645,10 @@ static enum status explain_loss(struct connection *connection, enum status statu
 	return STATUS_LOCAL_FAILURE;
 }
 
-/* Turn success into STATUS_TOO_SLOW if this side's operation did not reach --min-rate. */
+/*
+ * With --min-rate, turn success into STATUS_TOO_SLOW if this side's operation was slower, or if
+ * this side performed none.
+ */
 static enum status judge_rate(struct connection *connection, enum status status)
 {
 	double wanted = (double)connection->options->minimum_rate;

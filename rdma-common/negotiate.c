@@ -217,8 +217,9 @@ unsigned int source_port(struct rdma_cm_id *id)
 /* ---- Shortages ---- */
 
 /*
- * Report why an attempt failed. `exceeds`: it needs more than the locked-memory limit has left.
- * `charged`: the driver may count this memory, or that of earlier objects, against the limit.
+ * Describe in `failure` why `attempt` failed with `error`. `exceeds`: it needs more than the
+ * locked-memory limit has left. `charged`: the driver may count its memory, or that of earlier
+ * objects, against the limit.
  */
 static enum status shortage(struct failure *failure, const char *attempt, int error, bool exceeds,
 			    bool charged)
@@ -289,7 +290,7 @@ static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const
 			   stated ? ", of which librdmacm keeps the low byte, 0" : "");
 }
 
-/* Return the maximum message size. Ignore a value below the size of this protocol's messages. */
+/* Return `stated`, the maximum message size, or a default if not even MESSAGE_SIZE bytes fit. */
 static uint32_t message_limit(uint32_t stated)
 {
 	return stated < MESSAGE_SIZE ? ASSUMED_MESSAGE_SIZE : stated;

@@ -3,7 +3,8 @@
  * Connection establishment: the limits of the device, queue pairs, hellos, the negotiation, and
  * rejections.
  *
- * Threads: the main thread. The exception is accept_failed(), which the connection's thread calls.
+ * Threads: the main thread. The exceptions are accept_failed(), which the connection's thread
+ * calls, and functions marked "Any thread".
  */
 #ifndef RDMA_COMMON_NEGOTIATE_H
 #define RDMA_COMMON_NEGOTIATE_H

@@ -69,7 +69,8 @@ enum wakeup {
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
 	WAKEUP_ENDED,        /* a thread has ended: its pointer is stored */
 	WAKEUP_OTHER,        /* nothing to handle; the deadline may have passed */
-	WAKEUP_EXHAUSTED, /* receiving failed, except for ends of threads; a message was printed */
+	WAKEUP_EXHAUSTED,    /* no more events of the connection manager can be received; a message
+				was printed */
 };
 
 /*
@@ -115,8 +116,8 @@ int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument);
 const char *descriptor_advice(int error);
 
 /*
- * Return what to change if librdmacm failed with `error` or found no device; this user may not have
- * the right to open any. The string is static. Any thread.
+ * Return what to change if librdmacm failed with `error`, or found no device that this user may
+ * open. The string is static. Any thread.
  */
 const char *device_advice(int error);
 
@@ -142,7 +143,10 @@ int process_watch_device(struct process *process, struct ibv_context *verbs);
 enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
 			 struct device_event *device_event, void **ended);
 
-/* Report to the main thread that a thread is about to end; `what` is any pointer. Any thread. */
+/*
+ * Report to the main thread that a thread is about to end; process_wait() returns `what` (may be
+ * NULL) in `ended`. Any thread.
+ */
 void process_notify_exit(struct process *process, void *what);
 
 /*

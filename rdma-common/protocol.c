@@ -112,7 +112,10 @@ struct protocol protocol_start(enum role role, enum operation operation)
 	return protocol;
 }
 
-/* Return the result of a session that ends now, as messages and completions show it. */
+/*
+ * Return the result of a session that ends now, as messages and completions show it;
+ * STATUS_PEER_LOST if they show none.
+ */
 static enum status conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
@@ -144,7 +147,7 @@ bool counts_as_reason(const struct protocol *protocol, enum status status)
 /*
  * Begin to close: post nothing more. An established result outranks the event that closes the
  * session: success of both sides, a reason to give up or, unless the peer breaks the protocol, a
- * bad verdict.
+ * bad verdict of either side.
  */
 static void begin_closing(struct step *step, enum status status)
 {

@@ -30,7 +30,7 @@ enum local_stage {
 	LOCAL_DONE_SENT,
 	LOCAL_VERIFYING, /* the incoming payload is being verified and stored, until EVENT_VERIFIED
 			  */
-	LOCAL_VERIFIED,  /* the incoming payload has been compared with the digest */
+	LOCAL_VERIFIED,  /* the verification has ended, with the result `check` */
 	LOCAL_VERDICT_POSTED,
 	LOCAL_VERDICT_SENT,
 };
@@ -133,8 +133,9 @@ struct step protocol_step(struct protocol protocol, struct event event);
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 
 /*
- * Return true while requests of this side's operation may be posted: from both MSG_MR until this
- * side's MSG_DONE. The caller then asks transfer_done_due(), and feeds EVENT_DONE_DUE.
+ * Return true while requests of this side's operation may be posted: from the exchange of both
+ * MSG_MRs until this side's MSG_DONE. During this time the caller checks transfer_done_due(), and
+ * feeds EVENT_DONE_DUE when it returns true.
  */
 static inline bool operation_runs(const struct protocol *protocol)
 {
@@ -154,12 +155,15 @@ const char *remote_stage_name(enum remote_stage remote);
  */
 bool window_may_be_sent(const struct protocol *protocol);
 
-/* Return true while the peer may send MSG_WINDOW: from its MSG_MR on, unless it gave up. */
+/*
+ * Return true while the peer may send MSG_WINDOW: only with a hello, and from its MSG_MR until it
+ * gives up.
+ */
 bool window_may_come(const struct protocol *protocol);
 
 /*
- * Return true if the whole incoming payload has arrived, and was compared with the digest if there
- * is one.
+ * Return true if the verification of the incoming payload has ended, with any result, and this side
+ * has not given up.
  */
 bool protocol_has_verified(const struct protocol *protocol);
 /* Return true if the incoming payload matches its digest. */

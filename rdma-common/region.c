@@ -144,8 +144,9 @@ enum status register_control(const struct region_owner *owner, struct region *re
 #define RING_SIZE ((uint64_t)8 << 20)
 #define RING_PAGE ((uint64_t)4096)
 /*
- * A program with many sessions first sets aside one-page rings for SESSIONS_TO_COME more sessions,
- * but at most half of the lockable memory. A ring gets at most 1/RING_SHARES of the rest.
+ * A program with many sessions first sets aside memory for SESSIONS_TO_COME more sessions with
+ * rings of one page, but at most half of the lockable memory. A ring gets at most 1/RING_SHARES of
+ * the rest.
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64
@@ -163,7 +164,10 @@ static uint64_t share_of_many(const struct region_owner *owner)
 	return (memory < locked ? memory : locked) / RING_SHARES;
 }
 
-/* Return the longest ring that this connection may have, if `rings` are still to be registered. */
+/*
+ * Return the maximum bytes of this connection's next ring. `rings`: number of its rings that are
+ * not registered yet.
+ */
 static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 {
 	bool many = serves_multiple_clients(owner->options) || owner->options->connections > 1;
@@ -176,8 +180,8 @@ static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 }
 
 /*
- * Register a ring for the stream of `plan`, as long as the stream or as memory permits. If the
- * kernel refuses to lock that much, retry with half of it.
+ * Register a ring for the stream of `plan`, as long as the stream or as memory permits. If that
+ * fails, retry with half of it, down to a page.
  */
 static enum status ring_create(const struct region_owner *owner, struct region *region,
 			       struct stream_plan *plan, unsigned int rings, unsigned int access,

@@ -28,7 +28,10 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 
 /* ---- Streams ---- */
 
-/* Return the bytes of all passes; 0 if there is no stream, which then counts as ended. */
+/*
+ * Return the number of bytes of all passes: 0 without a stream (it counts as ended), LENGTH_UNKNOWN
+ * if the length or the number of passes is unknown.
+ */
 static uint64_t all_passes(const struct stream_plan *plan)
 {
 	uint64_t product;
@@ -68,7 +71,7 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	if (stream == &transfer->source.stream && refills_when_taken(transfer) &&
 	    !stream->fits_ring) {
-		stream->fits_peer_ring = false; /* this side waits for answers */
+		stream->fits_peer_ring = false; /* this side waits for reports of consumed bytes */
 		shorter = smaller(announced, plan->ring);
 	}
 	stream->quarter = larger(shorter / transfer->plan.share, 1);
@@ -252,7 +255,10 @@ static bool has_urgent_progress(const struct transfer *transfer)
 
 /* ---- Deadlines ---- */
 
-/* Return true if the peer has not consumed all bytes that this side's source has reported. */
+/*
+ * Return true if the peer must still consume bytes that this side's source has reported. WRITE: not
+ * if the stream repeats or is posted completely, because then the source needs no more room.
+ */
 static bool owes_source(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -466,7 +472,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "goes backwards in produced bytes";
-	/* MSG_DONE does not report the end of a timed operation; a later MSG_WINDOW does */
+	/* after the peer's MSG_DONE, `produced` of a timed WRITE may still grow up to its end */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "continues after the end"
 					      : "produces more bytes than agreed";
@@ -542,7 +548,7 @@ bool transfer_source_done(const struct transfer *transfer)
 	return transfer_source_ended(transfer) && is_marked(&transfer->source);
 }
 
-/* The peer learns these positions from MSG_DONE, so they count as reported. */
+/* Record as reported the positions that the peer learns from MSG_DONE. */
 uint64_t transfer_done(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
@@ -602,7 +608,7 @@ void transfer_verdict(struct transfer *transfer)
 
 /* ---- The operation ---- */
 
-/* Return the position up to which both rings allow a WRITE. */
+/* Return the position up to which both rings allow a WRITE; LENGTH_UNKNOWN: without a limit. */
 static uint64_t write_limit(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -863,7 +869,7 @@ bool transfer_verified_in_place(const struct transfer *transfer)
 	return transfer->sink.stream.plan.present && transfer->sink.stream.fits_ring;
 }
 
-/* Return the position up to which the peer no longer touches the bytes in the sink's ring. */
+/* Return the position up to which the bytes in the sink's ring have arrived and are final. */
 static uint64_t copy_limit(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;

@@ -16,7 +16,7 @@
  *
  * Each side reports three positions in MSG_WINDOW; they only grow:
  *
- *   produced  by the source; READ: filled. WRITE: posted, because a SEND follows earlier WRITEs
+ *   produced  by the source; READ: filled. WRITE: posted, because MSG_WINDOW follows the WRITEs
  *   consumed  by the sink; READ: read, the source may refill. WRITE: copied out, the source may
  *             overwrite
  *   stored    by the sink; digested and, with --output, written; a good verdict: also synced
@@ -73,8 +73,8 @@ struct transfer_plan {
 	/*
 	 * A completed WRITE does not mean that the adapter has read the memory (iWARP, if the
 	 * provider sends without copying), so the source refills only consumed bytes. If its own
-	 * ring is shorter than the announced ring, the source reports `produced` whenever its ring
-	 * is full, and the peer answers at once.
+	 * ring is shorter than the announced ring, the source reports `produced` after each 1/share
+	 * of its own ring, and the peer answers as soon as it has consumed these bytes.
 	 */
 	bool completes_early;
 	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
@@ -259,8 +259,8 @@ static inline const struct transfer_stream *operated_stream(const struct transfe
 }
 
 /*
- * Return true if this side's operation has ended (a READ has completed), or if this side does not
- * operate.
+ * Return true if this side's whole operation is posted (WRITE) or has completed (READ), or if this
+ * side does not operate.
  */
 static inline bool transfer_operated(const struct transfer *transfer)
 {
@@ -375,7 +375,10 @@ void transfer_rejected(struct transfer *transfer, uint64_t number);
  */
 bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
-/* End a repeating operation with the current pass, because its time is over. */
+/*
+ * End a repeating operation with the current pass, because its time is over. No effect on other
+ * operations.
+ */
 void transfer_stop(struct transfer *transfer);
 
 /* Return the bytes of one pass of the operation; LENGTH_UNKNOWN: unknown. */

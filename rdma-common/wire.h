@@ -28,13 +28,13 @@ const char *message_name(enum message_type type);
 /* A length that is unknown until the source ends. No position or known length has this value. */
 #define LENGTH_UNKNOWN UINT64_MAX
 
-/* The positions in a MSG_WINDOW (transfer.h). */
+/* The fields of a MSG_WINDOW (transfer.h). */
 struct window {
 	uint64_t received; /* MSG_WINDOWs that the sender has received */
 	uint64_t produced; /* position in the sender's outgoing stream */
 	uint64_t consumed; /* position in the sender's incoming stream */
-	uint64_t stored;
-	bool end; /* `produced` is the end of the stream; sent once */
+	uint64_t stored;   /* position in the sender's incoming stream */
+	bool end;          /* `produced` is the end of the stream; sent once */
 };
 
 /* A decoded message. Only the fields of its type are valid. */
@@ -59,8 +59,8 @@ void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE]);
 bool decode_message(const uint8_t *wire, size_t size, struct message *message);
 
 /*
- * Return true if the region that a peer announced has at least `needed` bytes, and its addresses do
- * not wrap around.
+ * Return true if the region that a peer announced has an address other than 0 and at least `needed`
+ * bytes, and its addresses do not wrap around.
  */
 bool region_is_usable(const struct message *region, uint64_t needed);
 
