@@ -363,7 +363,7 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 	if (!writes && stream->plan.present) {
 		if (produced > ring || produced > produced_end(transfer, stream) ||
 		    produced == LENGTH_UNKNOWN)
-			return "is smaller than its ready bytes";
+			return "announces too many ready bytes";
 		sink->produced = produced;
 	}
 	return NULL;

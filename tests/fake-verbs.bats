@@ -518,7 +518,7 @@ happy_path() {
 # bats test_tags=memory
 @test "a peer with impossible numbers or messages is reported with the rule that it breaks" {
 	outcomes <<-END
-	both	7	set:mr.produced=+1	the peer's memory region is smaller than its ready bytes: it has 1024 bytes, of which 1025 are ready
+	both	7	set:mr.produced=+1	the peer's memory region announces too many ready bytes: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
 	both	7	lie:mr-twice	contents are wrong
 	both	7	write lie:window-first	the peer's window is out of turn
