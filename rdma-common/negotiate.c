@@ -236,8 +236,8 @@ static enum status shortage(struct failure *failure, const char *attempt, int er
 				   attempt, lock.bytes / 1024);
 	if (error == ENOMEM && charged)
 		strbuf_addf(&limit,
-			    ", or the driver counts this memory, and its queues, against the "
-			    "locked-memory limit of %" PRIu64 " KiB: raise that " RAISE_LOCK_LIMIT,
+			    ", or the driver counts registered memory and queues against the "
+			    "locked-memory limit of %" PRIu64 " KiB: raise it " RAISE_LOCK_LIMIT,
 			    lock.bytes / 1024);
 	return failure_set(failure, STATUS_LOCAL_FAILURE, "%s: %s%s%s%s", attempt, strerror(error),
 			   advice ? "; " : "", advice ? advice : "", limit.text);
@@ -483,7 +483,7 @@ const char *refusal_describe(enum refusal refusal)
 	case REFUSAL_SETUP:
 		return "the server could not set up the session; see its messages";
 	default:
-		return "for a reason that this release does not know; see the server's messages";
+		return "this release does not know the reason; see the server's messages";
 	}
 }
 

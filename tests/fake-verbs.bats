@@ -1159,9 +1159,9 @@ found() {
 @test "the locked-memory limit is the cause of a failure only if it is exceeded and applies to this process" {
 	local bytes="cannot register 2496 bytes of memory" cgroup="Resource temporarily unavailable; either the rdma cgroup of this process"
 	local short="Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter"
-	local charged="$short, or the driver counts this memory, and its queues, against the locked-memory limit of"
+	local charged="$short, or the driver counts registered memory and queues against the locked-memory limit of"
 	outcomes client <<-END
-	1	memory:0	$bytes: $charged 0 KiB: raise that ('ulimit -l'	0x would exceed
+	1	memory:0	$bytes: $charged 0 KiB: raise it ('ulimit -l'	0x would exceed
 	1	memory:8388608 unbound fail:ibv_reg_mr:1:12	$bytes: $short	0x locked-memory
 	1	memory:8388608 limited fail:ibv_reg_mr:1:12	$bytes: $charged 8192 KiB	0x would exceed
 	1	memory:8388608 limited fail:ibv_reg_mr:1:1	$bytes: Operation not permitted	0x locked-memory
