@@ -126,7 +126,7 @@ static void start_resolving(const struct client *client, struct connection *conn
 		connection_fail(connection, STATUS_UNRESOLVED,
 				"cannot resolve the address from --bind '%s': %s; give an address "
 				"of this host ('ip address') whose network interface has an RDMA "
-				"device ('rdma link') and leads there",
+				"device ('rdma link') and a route to ADDRESS",
 				ellipsize(client->options->bind).text, strerror(errno));
 	else
 		address_unresolved(client, connection, errno);

@@ -310,7 +310,8 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 
 	/* --check tries the other operation next: do not report this as a refusal */
 	if (refusal == REFUSAL_OPERATION && client.hello.flags & HELLO_CHECK) {
-		print_trace(&server->engine.log, "rdma_reject: a request of --check");
+		print_trace(&server->engine.log,
+			    "rdma_reject: --check asks for the other operation");
 		reject_request(event->id, &options, refusal);
 		if (rdma_destroy_id(event->id))
 			print_warning(&server->engine.console,

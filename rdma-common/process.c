@@ -230,10 +230,11 @@ const char *device_advice(int error)
 	if (advice)
 		return advice;
 	if (access("/dev/infiniband", X_OK))
-		return "/dev/infiniband does not exist: load the modules ib_uverbs and rdma_ucm; "
-		       "give a container the files of that folder ('--device'); without an "
-		       "adapter, create a software device ('modprobe rdma_rxe', 'rdma link add "
-		       "rdma0 type rxe netdev eth0')";
+		return "/dev/infiniband does not exist, or this user may not open its files: load "
+		       "the modules ib_uverbs and rdma_ucm, and check the folder's mode; give a "
+		       "container the files of that folder ('--device'); without an adapter, create "
+		       "a software device ('modprobe rdma_rxe', 'rdma link add rdma0 type rxe netdev "
+		       "eth0')";
 	advice = rdma_cm_advice();
 	if (advice)
 		return advice;
