@@ -192,7 +192,7 @@ with_addresses() {
 
 # A queue that has no room for the datagram, as a filter of tc(8): the kernel says so, and a connect request would hang there.
 # bats test_tags=roce,slow
-@test "C5: this host drops what it sends: no request is made" {
+@test "C5: this host drops the packets that it sends, so --check sends no connect request" {
 	repair="lab run b tc qdisc del dev eth0 root"
 	lab run b tc qdisc replace dev eth0 root bfifo limit 100
 	check 3 192.0.2.1
@@ -292,7 +292,7 @@ with_roce() {
 }
 
 # bats test_tags=roce,slow
-@test "L4, L5: another network namespace" {
+@test "L4: a network namespace other than the first one" {
 	on b unshare --net "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 3
 	says "reach       .* \((L4|L5|L6)\)"

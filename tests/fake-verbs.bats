@@ -475,7 +475,7 @@ happy_path() {
 
 # Each limit on the file size is smaller than the payload of 140,000 bytes.
 # bats test_tags=memory
-@test "streams: a failure to store leaves no file, at the start, in the middle and at the end" {
+@test "streams: a failure to store at the start, in the middle or at the end leaves no file" {
 	local bytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
 	mkdir "$folder"
 	for bytes in 5000 130000 139999; do
@@ -677,7 +677,7 @@ happy_path() {
 
 # libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr. Each role runs each
 # script over one of the transports. A peer that has left makes only posts fail.
-@test "a verb that breaks its contract is reported with its errno, or as a peer that left" {
+@test "a verb that breaks its contract is reported with its errno; a post that fails because the peer left, as a lost peer" {
 	local role script verbs turn=0
 	for role in client one-off server; do
 		for script in "minus-one no-bad-wr:99" "negative no-bad-wr:0" "negative peer-left"; do
@@ -1542,7 +1542,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-@test "lines of simultaneous sessions begin with the session's number; lines of a single session do not" {
+@test "lines of a session that begins while another one is open begin with its number; other lines do not" {
 	local number
 	outcomes server <<<"0	together clients:3"
 	for number in 2 3; do
