@@ -183,7 +183,7 @@ static void connect_failed(struct connection *connection, int error)
 
 	connection->answer = -error;
 	switch (error) {
-	case EINTR: /* a signal, which ends the session */
+	case EINTR: /* an ending signal: process_wait() will report it */
 		return;
 	case ETIMEDOUT:
 		connection_fail(connection, STATUS_TIMED_OUT,

@@ -9,11 +9,12 @@
  * objects return an errno value, or in some drivers another number: see verb_error().
  * ibv_poll_cq(3) returns a negative number and no reason.
  *
- * The thread reads memory that the adapter writes only after a completion. ibv_poll_cq(3) orders
- * the two, on a weakly ordered processor as well: each provider has a barrier after it has read the
- * entry of the completion queue (rdma-core, util/udma_barrier.h, udma_from_device_barrier()). A
- * message is read after its receive completes; the bytes of a READ, after the READ completes; the
- * bytes of the peer's WRITE, after the receive of a message that the peer posted later.
+ * The thread waits for a completion before it reads memory that the adapter has written.
+ * ibv_poll_cq(3) orders both, on a weakly ordered processor as well: each provider has a barrier
+ * after it has read the entry of the completion queue (rdma-core, util/udma_barrier.h,
+ * udma_from_device_barrier()). A message is read after its receive completes; the bytes of a READ,
+ * after the READ completes; the bytes of the peer's WRITE, after the receive of a message that the
+ * peer posted later.
  */
 #include "rdma-common.h"
 
@@ -185,8 +186,8 @@ static void count_wire_progress(struct connection *connection);
 /*
  * If a post fails, bad_wr is the first request of its list that was not posted (ibv_post_send(3)).
  * If bad_wr is NULL, the provider did not say what it posted: count the whole list as outstanding.
- * libsiw does that when its doorbell fails, with all requests in the queue. The second deadline of
- * PHASE_CLOSING ends the wait for a request that never completes.
+ * libsiw leaves it NULL when its doorbell fails, although all requests are in the queue. The second
+ * deadline of PHASE_CLOSING ends the wait for a request that never completes.
  */
 
 /* Set the time of this turn. A poll that finds nothing does not call this function. */
@@ -1159,8 +1160,8 @@ static void handle_failed_completion(struct connection *connection, const struct
 
 /*
  * Return true if a MSG_DONE that failed counts as sent. The tutorial's program disconnects as soon
- * as it has this message, and soft-iWARP in Linux then reports the send as failed. Over iWARP a
- * completion only says that TCP has the message anyway.
+ * as it has this message, and soft-iWARP in Linux then reports the send as failed. Over iWARP even
+ * a successful completion only says that TCP has the message.
  */
 static bool counts_as_sent(const struct connection *connection, const struct ibv_wc *completion)
 {

@@ -10,7 +10,7 @@
  * no lock: the main thread reaches a running session only by connection_notify().
  *
  * Threads: the connection's thread, unless a function names another. "Either thread" is the
- * connection's thread or, while that does not run, the main thread.
+ * connection's thread or, while that thread does not run, the main thread.
  */
 #ifndef RDMA_COMMON_H
 #define RDMA_COMMON_H

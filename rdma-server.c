@@ -108,7 +108,9 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	return 0;
 }
 
-/* Return true if `error` means that this host has no such address or family, or no device for it.
+/*
+ * Return true if `error` means that this host does not have the address, its family, or an RDMA
+ * device for it.
  */
 static bool is_unusable(int error)
 {

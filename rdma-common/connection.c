@@ -22,8 +22,8 @@
 /*
  * Time limits of the check, before a session, that --output can store the payload. A server has
  * other clients, whose requests over soft-iWARP expire after five seconds. A client may wait
- * longer, for a file system that is mounted on first use; but it handles no signal meanwhile, and
- * the peer waits.
+ * longer, for a file system that is mounted on first use; but it handles no signal while it
+ * waits, and the peer waits, too.
  */
 #define SERVER_ANSWER_MILLISECONDS 2000
 #define CLIENT_ANSWER_MILLISECONDS 5000

@@ -97,8 +97,8 @@ void connection_extend_deadline(struct connection *connection);
 /*
  * Join the thread of a session that engine_wait() has reported as ended, or complete a session that
  * never had a thread. Return connection->status. If other sessions were still running, repeat the
- * call after their end: a device removed meanwhile explains a lost peer. Call report_session() or
- * probe_take() next, then connection_destroy().
+ * call after their end: if a device was removed by then, that explains a lost peer. Call
+ * report_session() or probe_take() next, then connection_destroy().
  */
 enum status connection_join(struct connection *connection);
 

@@ -53,7 +53,7 @@ const char *lookup_error(int error)
 
 /*
  * Free each later address in the list that equals `address`: two lines of /etc/hosts may map a name
- * to the same one.
+ * to one address.
  */
 static void drop_duplicates(struct addrinfo *address)
 {
@@ -376,8 +376,8 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
 
 /*
  * Halve the depth until the device accepts it. max_qp_wr is no promise: the memory that a work
- * request takes in a queue pair depends on its contents, and mlx5, for example, counts the smallest
- * ones.
+ * request takes in a queue pair depends on its contents, and mlx5, for example, reports the number
+ * of the smallest work requests.
  */
 int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
 		      struct limits *limits)
@@ -488,9 +488,9 @@ const char *refusal_describe(enum refusal refusal)
 }
 
 /*
- * Return the number of READs that the peer serves at a time. In an acceptance over iWARP it depends
- * on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and qedr
- * swap them. The smaller number is safe, but 0 only means that the server does not read.
+ * Return the number of READs that the peer serves at a time. In an acceptance over iWARP its field
+ * depends on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and
+ * qedr swap them. The smaller number is safe, but 0 only means that the server does not read.
  */
 static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *event)
 {
@@ -502,10 +502,10 @@ static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *e
 }
 
 /*
- * Limit READs to those that the peer serves, and served READs to those that the peer will have
- * outstanding (rdma_accept(3)). Excess READs must not even be posted: soft-iWARP in Linux delays
- * everything behind them, its responses to the peer's READs included, and two sides would wait for
- * each other.
+ * Limit this side's outstanding READs to the number that the peer serves, and the READs that this
+ * side serves to the number that the peer will have outstanding (rdma_accept(3)). Excess READs must
+ * not even be posted: soft-iWARP in Linux delays everything behind them, its responses to the
+ * peer's READs included, and two sides would wait for each other.
  */
 static enum status limit_reads(enum role role, const struct cm_event *event, bool reads,
 			       struct limits *limits, struct failure *failure)

@@ -88,13 +88,13 @@ struct endpoint endpoint_of(const struct sockaddr *address);
 int look_up_name(const char *name, const char *port, struct addrinfo **addresses);
 
 /*
- * Return the first address of --bind (NULL: any) of the same family as `address`; NULL: there is
- * none. Any thread.
+ * Return the first of `sources` (addresses of --bind, or NULL) with the family of `address`; NULL:
+ * there is none. Any thread.
  */
 struct sockaddr *choose_source(const struct addrinfo *sources, const struct addrinfo *address);
 
 /*
- * Return a text for `error` of getaddrinfo(3) or getnameinfo(3): that of gai_strerror(3) or, for
+ * Return a text for `error` of getaddrinfo(3) or getnameinfo(3): from gai_strerror(3) or, for
  * EAI_SYSTEM, strerror(3). Call this before errno changes. Any thread.
  */
 const char *lookup_error(int error);
@@ -169,7 +169,7 @@ unsigned int path_mtu(const struct rdma_cm_id *id);
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
 /*
- * Query the limits of the device of `id`, and reduce them to those of `options`. A driver may leave
+ * Query the limits of the device of `id`, and reduce them as `options` demands. A driver may leave
  * a limit at 0, or report nonsense: the result is usable nevertheless. Fail if the session needs
  * READs and librdmacm accepts none for this device. `one_way`: only the client operates.
  */
@@ -216,7 +216,7 @@ const char *refusal_describe(enum refusal refusal);
 /*
  * Compare both hellos, once the connect request (server) or its acceptance (client) has arrived.
  * Fill in `agreement`, and reduce `limits` to those of the peer. `outgoing_length` is the length of
- * this side's payload; `parameters` are those of this side's hello.
+ * this side's payload; `parameters` are the requests of --check in this side's hello.
  */
 enum status negotiate(const struct options *options, const struct session_parameters *parameters,
 		      const struct cm_event *event, bool one_way, uint64_t outgoing_length,

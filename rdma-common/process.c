@@ -438,8 +438,8 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 	int error = count < 0 ? errno : 0;
 
 	/*
-	 * do this first: an ended session makes room for a client, and is reported even if all else
-	 * fails
+	 * check for an ended thread first: an ended session makes room for a client, and is
+	 * reported even if epoll_wait(2) fails
 	 */
 	if (read(process->ended[0], ended, sizeof(*ended)) == sizeof(*ended))
 		return WAKEUP_ENDED;

@@ -94,7 +94,7 @@ enum status process_open(struct process *process);
 
 /*
  * Free everything. No connection and no identifier may be left. `may_report`: a thread may still
- * call process_notify_exit(), so keep the descriptor open.
+ * call process_notify_exit(), so keep the write end of its pipe open.
  */
 void process_close(struct process *process, bool may_report);
 
@@ -161,7 +161,7 @@ int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *paramete
 
 /*
  * With SIG_UNBLOCK, let the ending signals end the process at once while the main thread blocks in
- * a call that they cannot interrupt; with SIG_BLOCK, undo that.
+ * a call that they cannot interrupt; with SIG_BLOCK, block them again.
  */
 void change_ending_signals(int how);
 

@@ -199,7 +199,7 @@ static void receive(struct step *step, enum remote_stage message)
 	protocol->remote = message;
 }
 
-/* Post MSG_DONE, unless this side has posted it before. */
+/* Post MSG_DONE, unless this side has posted it before, or the session closes. */
 static void post_done(struct step *step)
 {
 	if (!operation_runs(&step->protocol))
@@ -332,7 +332,7 @@ static void explain_refusal(struct step *step, struct event event)
 	step->actions |= ACTION_DISCONNECT;
 }
 
-/* Handle a deadline: first that of the exchange, then the two of closing. */
+/* Handle a deadline: one before closing, then the two of closing. */
 static void expire(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;

@@ -3,7 +3,7 @@
  * The state machine of a session: states, events, and the actions that follow from them. Pure: no
  * verbs, no clock, no input or output, no allocation. rdma-common.c drives it.
  *
- * Threads: the connection's thread; the main thread before that one starts and after it has ended.
+ * Threads: the connection's thread; the main thread before and after that thread runs.
  */
 #ifndef RDMA_COMMON_PROTOCOL_H
 #define RDMA_COMMON_PROTOCOL_H

@@ -53,8 +53,8 @@ struct region_account {
 /* The connection's and the program's state that regions depend on. */
 struct region_owner {
 	struct region_account *account; /* owned by the program */
-	unsigned int sessions;          /* connections of the program, this one included */
-	int stuck_helpers;              /* stuck helpers of the program */
+	unsigned int sessions; /* number of connections of the program, this one included */
+	int stuck_helpers;     /* number of stuck helpers of the program */
 	const struct options *options;
 	const struct limits *limits;
 	const struct log *log;

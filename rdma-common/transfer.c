@@ -739,9 +739,9 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run,
 }
 
 /*
- * Selective signaling: ask for one completion per depth/4 requests, and always for that of the last
- * request that bytes and depth allow now: the next requests or the end of the session may depend on
- * it.
+ * Selective signaling: ask for one completion per depth/4 requests, and always for one of the last
+ * request that bytes and depth allow now, because the next requests or the end of the session may
+ * depend on it.
  */
 bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {

@@ -4,7 +4,7 @@
  * session, by RDMA READ or RDMA WRITE. Arithmetic only: no verbs, no clock, no input or output, no
  * allocation. The caller passes in the time, posts what this module plans, and reports the results.
  *
- * Threads: the connection's thread; the main thread before that one starts and after it has ended.
+ * Threads: the connection's thread; the main thread before and after that thread runs.
  *
  * A direction is a stream of bytes from a source to a sink. A position is a number of bytes from
  * the beginning of the stream; byte x is at offset x modulo the ring's length, in the rings of both
@@ -21,10 +21,10 @@
  *             overwrite
  *   stored    by the sink; digested and, with --output, written; a good verdict: also synced
  *
- * A stream "repeats" if a whole pass fits into the announced ring and not each pass is verified:
- * every pass then sends the same bytes, as perftest does. The position of the operating side
- * (WRITE: produced, READ: consumed) counts the bytes of all passes, only to show progress; the byte
- * count in MSG_DONE is that of one pass.
+ * A stream "repeats" if it may have several passes, a whole pass fits into the announced ring, and
+ * not each pass is verified: every pass then sends the same bytes, as perftest does. The position
+ * of the operating side (WRITE: produced, READ: consumed) counts the bytes of all passes, only to
+ * show progress; the byte count in MSG_DONE covers one pass.
  *
  * Times are milliseconds of any monotonic clock.
  */

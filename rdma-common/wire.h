@@ -31,9 +31,9 @@ const char *message_name(enum message_type type);
 /* The fields of a MSG_WINDOW (transfer.h). */
 struct window {
 	uint64_t received; /* MSG_WINDOWs that the sender has received */
-	uint64_t produced; /* position in the sender's outgoing stream */
-	uint64_t consumed; /* position in the sender's incoming stream */
-	uint64_t stored;   /* position in the sender's incoming stream */
+	uint64_t produced; /* end of the produced bytes in the sender's outgoing stream */
+	uint64_t consumed; /* end of the consumed bytes in the sender's incoming stream */
+	uint64_t stored;   /* end of the stored bytes in the sender's incoming stream */
 	bool end;          /* `produced` is the end of the stream; sent once */
 };
 
