@@ -237,7 +237,7 @@ static int post_send(struct connection *connection, struct ibv_send_wr *request)
 	return error;
 }
 
-/* Return IBV_SEND_INLINE if `size` bytes fit into a work request. */
+/* Return IBV_SEND_INLINE if `size` bytes fit into a work request; otherwise 0. */
 static unsigned int inline_flag(const struct connection *connection, uint64_t size)
 {
 	return size <= connection->limits.inline_size ? IBV_SEND_INLINE : 0;
@@ -1341,8 +1341,8 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 
 	incoming->failed = !good;
 	/*
-	 * print before the verdict, which may end the session; print a failed payload only if it is
-	 * complete
+	 * print before the verdict, which may end the session; print a failed payload only if the
+	 * excerpt holds all of it
 	 */
 	if (incoming->begun &&
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))

@@ -302,7 +302,8 @@ static int queue_limit(int stated)
 }
 
 /*
- * Return how many work requests of the operation fit into the device's queues besides all others.
+ * Return the number of work requests of the operation that fit into the device's queues besides all
+ * other requests: at most `wanted`, at least 1.
  */
 static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *attributes)
 {

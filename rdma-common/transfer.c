@@ -241,7 +241,7 @@ static bool may_wait_for_answer(const struct transfer *transfer)
 	       consumed(transfer) == transfer->sink.produced && sink_moved(transfer, 1);
 }
 
-/* Return true if there is enough progress to report it at once. */
+/* Return true if progress must be reported at once: it is large, or the peer may wait for it. */
 static bool has_urgent_progress(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;

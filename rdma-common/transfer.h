@@ -167,7 +167,7 @@ struct transfer {
 	struct transfer_sink sink;
 	struct transfer_operation operation;
 	struct transfer_credits credits;
-	uint64_t moves; /* number of MSG_WINDOWs from the peer that reported progress or its end */
+	uint64_t moves; /* number of MSG_WINDOWs from the peer that reported progress or an end */
 	int64_t unreported_since; /* time of the first progress that was not reported to the peer */
 	/*
 	 * Cached result of transfer_window_time(); INT64_MIN: none. It is valid until that time or
@@ -208,7 +208,7 @@ uint64_t transfer_announce(struct transfer *transfer);
 /*
  * Handle the peer's MSG_MR: its region has `ring` bytes, of which `produced` may be read (only for
  * READ; a peer without a hello: all). The caller has checked that the region does not wrap. Return
- * NULL, or the broken rule as a static string.
+ * NULL, or the broken rule: a static string that follows "the peer's memory region ".
  */
 const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
