@@ -1824,7 +1824,7 @@ static bool serve_rings(struct connection *connection)
  * Run one turn with `count` polled completions: do everything that is due. Return true if more may
  * be left to do, so that the next turn must follow without a wait.
  */
-static bool take_turn(struct connection *connection, struct ibv_wc *completions, int count)
+static bool run_turn(struct connection *connection, struct ibv_wc *completions, int count)
 {
 	bool more = false;
 
@@ -1859,7 +1859,7 @@ static void run_session(struct connection *connection)
 
 		if (count > 0 || look || connection->stepped ||
 		    atomic_load(&connection->notifications))
-			look = take_turn(connection, completions, count);
+			look = run_turn(connection, completions, count);
 		else
 			look = wait_for_work(connection);
 	}

@@ -40,7 +40,7 @@ enum {
 	IN = 2,
 	BOTH = OUT | IN,
 	READ = 4,
-	EVERY_PASS = 8,
+	VERIFY_ALL = 8,
 	TIMED = 16,
 	EARLY = 32
 };
@@ -57,7 +57,7 @@ struct kind {
 static struct transfer_plan plan_of(const struct kind *kind)
 {
 	struct stream_plan stream = {
-		.verify_all = kind->flows & EVERY_PASS,
+		.verify_all = kind->flows & VERIFY_ALL,
 		.length = kind->length,
 		.passes = kind->flows & TIMED ? 0
 			  : kind->passes      ? kind->passes
@@ -559,7 +559,7 @@ TEST(requests_are_limited_by_ring_ends_and_depth)
 	posts_run(16, 1, 100, true); posts_no_run(16);
 
 	tell_of("a request ends where a verified pass ends",
-		(struct kind){ OUT | EVERY_PASS, 1000, 4096, 4096, .passes = 10 });
+		(struct kind){ OUT | VERIFY_ALL, 1000, 4096, 4096, .passes = 10 });
 	fills(3500); posts_run(16, 1, 1000, false); posts_run(16, 1, 1000, false); posts_run(16, 1, 1000, false);
 	posts_run(16, 1, 500, true);
 	posts_no_run(16); fills(596); posts_run(16, 1, 500, false); posts_run(16, 1, 96, true);
@@ -673,7 +673,7 @@ TEST(passes_end_at_the_planned_position)
 	at(250); hears(NULL, (struct window){ .produced = 100000000 }); at(300); peer_done(NULL, 100000); may_copy(100000);
 
 	tell_of("verified passes are one stream",
-		(struct kind){ BOTH | EVERY_PASS, 100000, 100000, 100000, .passes = 1000 });
+		(struct kind){ BOTH | VERIFY_ALL, 100000, 100000, 100000, .passes = 1000 });
 	fills_all(); posts_all(); is(it.side.operation.posted, 100000); sink_ends(100000000); in_place(false);
 
 	tell("a timed WRITE ends with the pass that has begun", BOTH | TIMED, 100000, 100000, 100000);
@@ -690,20 +690,20 @@ TEST(passes_end_at_the_planned_position)
 	fills_all(); posts_all(); operated(true); ignores_stop();
 
 	tell("only its source ends a timed stream of verified passes",
-		BOTH | TIMED | EVERY_PASS, 100000, 100000, 100000);
+		BOTH | TIMED | VERIFY_ALL, 100000, 100000, 100000);
 	ignores_stop();
 
 	tell_of("a counted number of passes is not cut short", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 3 });
 	ignores_stop();
 
 	tell("a timed stream of verified passes ends once, with the pass that has begun",
-		BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
+		BOTH | TIMED | VERIFY_ALL, 1000, 4096, 4096);
 	fills(1001); source_ends(2000); fills(999); source_ends(2000);
 
-	tell("a timed stream has at least one pass", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
+	tell("a timed stream has at least one pass", BOTH | TIMED | VERIFY_ALL, 1000, 4096, 4096);
 	source_ends(1000);
 
-	tell("a timed stream ends at once after a full pass", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
+	tell("a timed stream ends at once after a full pass", BOTH | TIMED | VERIFY_ALL, 1000, 4096, 4096);
 	fills(2000); source_ends(2000);
 
 	tell("a pipe ends after the filled bytes", BOTH, LENGTH_UNKNOWN, 4096, 4096);
