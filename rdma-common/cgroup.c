@@ -84,8 +84,8 @@ static size_t count_parents(const char *path)
 
 /*
  * Return the path of a cgroup below the top of the mount; "" if it is the top. In a cgroup
- * namespace the top may be above the namespace's root; the path between them is then unknown, and
- * only the top can be read. Return NULL if the mount does not contain the cgroup.
+ * namespace the top may be above the namespace's root; also return "" then, because the path
+ * between them is unknown. Return NULL if the mount does not contain the cgroup.
  */
 static const char *path_in_mount(const char *cgroup, const char *top)
 {

@@ -154,7 +154,8 @@ static int start_outlet(struct console *console, int descriptor)
 		close(ends[1]);
 		return error;
 	}
-	atomic_fetch_add(&console->running, 1); /* the thread ends only after the pipe is closed */
+	/* count the thread only now, which is early enough: it ends after the pipe is closed */
+	atomic_fetch_add(&console->running, 1);
 	console->count++;
 	return 0;
 }

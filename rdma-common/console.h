@@ -82,8 +82,8 @@ void console_draw(struct console *console, const char *text);
 
 /*
  * Wait until everything is written, for at most `milliseconds`, or until the descriptor
- * `interruption` (-1: none) is readable. Return true if each line was written or has failed. Call
- * it in the main thread; afterwards no thread may print.
+ * `interruption` (-1: none) is readable. Return true if each line was written, or its write failed.
+ * Call it in the main thread; afterwards no thread may print.
  */
 bool console_drain(struct console *console, int milliseconds, int interruption);
 

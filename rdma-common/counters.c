@@ -45,7 +45,8 @@ static const char *const names[] = {
 /* Number of the port's own counters; the others are those of the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
-_Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS, "COUNTERS is their number");
+_Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS,
+	       "COUNTERS must be the number of names");
 
 const char *counter_name(unsigned int number)
 {
@@ -64,7 +65,7 @@ static unsigned int number_of(const char *name)
 
 /*
  * Read the counters in a folder. List the folder instead of trying every name: most names are those
- * of other drivers, and trying them took a twentieth of a session.
+ * of other drivers, and trying them took a twentieth of a session's time.
  */
 __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *counters,
 							      const char *format, ...)
@@ -116,8 +117,8 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 	memset(counters, 0, sizeof(*counters));
 	read_interface(counters, device, port);
 	/*
-	 * Read the driver's counters last: they replace the port's counters of the same name. Those
-	 * of cxgb4 cover all ports.
+	 * Read the driver's counters last: they replace the port's counters of the same name. The
+	 * folder of the device, which cxgb4 has, covers all ports.
 	 */
 	read_folder(counters, "%s/ports/%u/counters", device, port);
 	read_folder(counters, "%s/hw_counters", device);
@@ -126,8 +127,8 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 
 /*
  * Counters of lost packets. A responder counts a gap in the sequence numbers and answers with a
- * NAK, which the requester counts. rxe counts a retry for each NAK as well (Linux, rxe_resp.c and
- * rxe_comp.c).
+ * NAK, which the requester counts. rxe also counts a retry for each NAK (Linux, rxe_resp.c and
+ * rxe_comp.c); counters_losses() subtracts these retries.
  */
 static const struct loss_counter {
 	const char *name;

@@ -6,7 +6,7 @@
  * the interface discarded. A counter includes all traffic of the port.
  *
  * Threads: any; no lock. Reading may ask the device's firmware, so it is done only at the beginning
- * and at the end of a session.
+ * and at the end of a session, and once per --interval.
  */
 #ifndef RDMA_COMMON_COUNTERS_H
 #define RDMA_COMMON_COUNTERS_H
@@ -22,7 +22,7 @@
 #define COUNTERS       (ERROR_COUNTERS + 4) /* the error counters come first */
 
 struct counters {
-	bool any; /* the port has at least one counter */
+	bool any; /* the port itself, not only its network interface, has at least one counter */
 	uint64_t values[COUNTERS];
 };
 
@@ -47,7 +47,7 @@ struct counters counters_growth(const struct counters *before, const struct coun
  */
 void counters_keep_latest(struct counters *latest, const struct counters *other);
 
-/* Return the sum of the error counters that have grown. */
+/* Return the sum of the growth of all error counters. */
 uint64_t counters_errors(const struct counters *growth);
 
 /* Lost packets, as inferred from the counters of a port. */

@@ -27,8 +27,9 @@ struct incoming {
 	atomic_bool *output_taken; /* passed to output_open() */
 	const char *output; /* the file to store the payload in; NULL: the payload is not stored */
 	uint64_t limit;     /* maximum bytes of a payload of unknown length */
-	struct verification verification; /* the main thread sets its first two fields, the
-					     connection's thread the rest and all fields below: */
+	struct verification verification; /* is_pattern and has_digest: set by the main thread;
+					     the rest, and all fields below: by the connection's
+					     thread */
 	bool begun;                       /* buffer and helper exist */
 	bool whole; /* verified in place: the peer cannot write to the ring any more (transfer.h) */
 	bool verified;         /* the whole payload is verified */

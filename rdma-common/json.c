@@ -15,8 +15,8 @@
 /* ---- Objects ---- */
 
 /*
- * Return true if nothing in the text has to be escaped. Such a text is added without a copy, so it
- * is not lost if memory runs out.
+ * Return true if nothing in the text has to be escaped. Such a text needs no escaped copy, so it is
+ * not lost if the memory for a copy runs out.
  */
 static bool is_plain(const char *text)
 {

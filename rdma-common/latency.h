@@ -20,7 +20,10 @@ struct latency {
 /* Count one operation. */
 void latency_count(struct latency *latency, int64_t nanoseconds);
 
-/* Return the latency in nanoseconds that a `share` (0 to 1) of the operations did not exceed. */
+/*
+ * Return the latency in nanoseconds that a `share` (0 to 1) of the operations did not exceed; 0 if
+ * none was counted.
+ */
 int64_t latency_quantile(const struct latency *latency, double share);
 
 #endif

@@ -47,9 +47,9 @@ void print_result(struct console *console, const char *format, ...)
 
 /*
  * Wait until all lines are written: at most for --timeout, and at most a second if the process is
- * or was interrupted; another signal ends it at once. Return STATUS_SUCCESS, or print a message and
- * return the failure. Call it in the main thread after all others have ended; nothing may be
- * printed afterwards.
+ * or was interrupted; another signal ends the process at once. Return STATUS_SUCCESS, or print a
+ * message and return the failure. Call it in the main thread after all others have ended; nothing
+ * may be printed afterwards.
  */
 enum status flush_output(const struct log *log, struct process *process);
 
@@ -63,8 +63,8 @@ char *escape(const uint8_t *bytes, size_t size);
 /*
  * Copy the bytes and escape those that are not characters of the locale and, with `harmless`, those
  * that a terminal would obey. If the locale cannot be loaded, escape all bytes but ASCII, because
- * not every C library rejects them. The caller frees the text. Return NULL if memory runs out. Any
- * thread.
+ * not every C library rejects the other bytes in its default locale. The caller frees the text.
+ * Return NULL if memory runs out. Any thread.
  */
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
 

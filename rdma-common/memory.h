@@ -21,8 +21,8 @@ void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
 
 /*
- * Return the pages to the kernel and keep the addresses, which then read as zeros. Registered pages
- * stay until they are deregistered. Any thread.
+ * Give the pages back to the kernel and keep the addresses, which then read as zeros. Registered
+ * pages stay pinned until they are deregistered. Any thread.
  */
 void memory_discard(void *memory, size_t size);
 
@@ -49,7 +49,8 @@ struct memory_budget {
 	uint64_t total; /* bytes for sessions: a quarter of the machine's memory, or of the smallest
 			   memory limit of the process's cgroups */
 	const char *source; /* the name of that memory for messages; static */
-	uint64_t locked;    /* bytes that may be registered: struct lock_limit, if it applies */
+	uint64_t locked;    /* bytes that may be registered: struct lock_limit if it applies, else
+			       UINT64_MAX */
 };
 
 /*

@@ -38,12 +38,12 @@ struct span {
  */
 struct span netlink_attributes(const uint8_t *answer, size_t size, int type, size_t headers);
 
-/* Return the contents of the first attribute of a type. */
+/* Return the contents of the first attribute of a type; an empty span if there is none. */
 struct span netlink_find(struct span attributes, uint16_t type);
 
 /*
- * Return the contents of the next attribute of a type. Afterwards `attributes` begins after that
- * one; it is empty if there was none.
+ * Return the contents of the next attribute of a type, and let `attributes` begin after that one.
+ * If there is none, both are empty.
  */
 struct span netlink_next(struct span *attributes, uint16_t type);
 
@@ -62,8 +62,8 @@ struct pause_frames {
 };
 
 /*
- * Read the pause frames of an interface. Return false if its driver does not count them, or if
- * there is no such interface.
+ * Read the pause frames of an interface. Return false if the kernel or the driver does not report
+ * them, or if there is no such interface.
  */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames);
 

@@ -122,7 +122,7 @@ enum parsed {
  */
 enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv);
 
-/* Check the combination of the options; print a message if they conflict. */
+/* Check the combination of options. If they conflict, print a message; return PARSED_FAILED. */
 enum parsed check_options(const struct options *options);
 
 /*
@@ -134,7 +134,7 @@ bool parse_operation(const char *word, enum operation *operation);
 /* Return true if `text` is a decimal number from `minimum` to `maximum`; store it in `*number`. */
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 
-/* Print a usage error and where to find help. Return PARSED_FAILED. */
+/* Print a usage error (NULL: none) and where to find help. Return PARSED_FAILED. */
 enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -47,7 +47,7 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 	return (size_t)size;
 }
 
-/* Report that the first `size` bytes of a piece are in the ring. */
+/* Add the first `size` bytes of the piece to the digest, and report them as filled. */
 static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size)
 {
 	const struct transfer_source *source = &transfer->source;

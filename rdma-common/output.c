@@ -84,9 +84,9 @@ static int unless_unsupported(int result)
 }
 
 /*
- * Also return 0 if the call was denied: to this user (EPERM, or EACCES from NFSv4 and security
- * modules), for an id that this user namespace does not map (EINVAL), or for one that the mount
- * does not map (EOVERFLOW).
+ * As unless_unsupported(), but also return 0 if the call was denied: to this user (EPERM, or EACCES
+ * from NFSv4 and security modules), for an id that this user namespace does not map (EINVAL), or
+ * for one that the mount does not map (EOVERFLOW).
  */
 static int unless_refused(int result)
 {
@@ -172,9 +172,9 @@ static int inspect(const struct place *place, struct stat *about)
 }
 
 /*
- * Return true for a link below /proc/PID/fd, and set `is_open` and `descriptor`. Such a link leads
- * to an open file, whatever its text says (proc(5)): the text may name another file by now, or no
- * file. /dev/stdout and /dev/fd lead there, too.
+ * Return true for a name in procfs, and set `is_open`; for a descriptor of this process also set
+ * `descriptor`. A link in /proc/PID/fd leads to an open file, whatever its text says (proc(5)): the
+ * text may name another file by now, or no file. /dev/stdout and /dev/fd lead there, too.
  */
 static bool is_proc_fd(struct place *place)
 {
@@ -394,7 +394,8 @@ static bool is_cancelled(const atomic_bool *cancelled)
 }
 
 /*
- * Wait for PATIENCE_MILLISECONDS, or until `descriptor` (-1: none) is writable; then return true.
+ * Wait up to PATIENCE_MILLISECONDS until `descriptor` is ready for write(2), and return true if it
+ * is. -1: only wait, and return false.
  */
 static bool wait_for_reader(int descriptor)
 {

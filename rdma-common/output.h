@@ -29,9 +29,9 @@ int output_check(const char *name, uint64_t size);
 
 /*
  * Resolve --output: replace each name of standard output, such as /dev/stdout, by "-". Print a
- * usage error for a name of standard error, or of a descriptor of this process that is not open for
- * writing. Call this before any file is opened, because that file might get the number in the name.
- * Main thread.
+ * usage error, and return PARSED_FAILED, for a name of standard error, or of a descriptor of this
+ * process that is not open for writing. Call this before any file is opened, because that file
+ * might get the number in the name. Main thread.
  */
 enum parsed output_resolve(struct options *options);
 
@@ -68,8 +68,8 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
  * over the owner, group, ACL and mode, as far as this user may set them and the user namespace maps
  * them; it never takes over set-user-ID, set-group-ID, or rights of a group that it could not get.
  *
- * Return 0, or -1 with errno. After a failure there is no file, unless only the folder could not be
- * synced.
+ * Return 0, or -1 with errno. After a failure there is no new file, and a file that was to be
+ * replaced is unchanged, unless only the folder could not be synced.
  */
 int output_commit(struct output *output);
 

@@ -134,8 +134,8 @@ struct payload payload_pattern(uint64_t length)
 /* ---- Loading a file or a pipe ---- */
 
 /*
- * Return the size of the file from the first byte of the payload; 0 if the file system does not
- * know it, as in /proc; -1 for a pipe or a device.
+ * Return the size of the file from the first byte of the payload; 0 if nothing follows, or if the
+ * file system does not know the size, as in /proc; -1 for a pipe or a device.
  */
 static off_t claimed_length(const struct payload *payload)
 {
@@ -147,8 +147,8 @@ static off_t claimed_length(const struct payload *payload)
 }
 
 /*
- * Load a file into memory, to its end or its claimed length, or the beginning of anything else. The
- * length of a pipe stays unknown even if the pipe ends early: otherwise the length that the peer
+ * Load a file into memory, to its end or its claimed length. Load only the beginning of a pipe or a
+ * device, whose length stays unknown even if it ends early: otherwise the length that the peer
  * sees, and the possibility to send the payload again, would depend on timing.
  */
 static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
@@ -218,7 +218,7 @@ static bool write_fully(int descriptor, const uint8_t *bytes, ssize_t size)
 	return true;
 }
 
-/* Copy the pipe to its end into a file, which replaces it and can be read again. */
+/* Copy the pipe to its end into a file, which replaces the pipe and can be read again. */
 static enum status copy_pipe(struct payload *payload, struct failure *failure)
 {
 	const atomic_bool never = false;

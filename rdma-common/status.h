@@ -35,8 +35,8 @@ enum status {
 #define CAUSE_SIZE 512
 
 /*
- * The reason for a failure. A function with several reasons to fail fills in the failure of its
- * caller, which decides if the session or the program has failed.
+ * The reason for a failure. A function that can fail for several reasons fills in a struct failure
+ * of its caller. The caller decides if the session or the program has failed.
  */
 struct failure {
 	enum status status;     /* STATUS_SUCCESS: no failure */
@@ -49,7 +49,7 @@ struct strbuf {
 	size_t length;
 };
 
-/* Return the ending of the noun for `count` things: "" for one, else "s". Static. */
+/* Return the ending of the noun for `count` things: "" for one, else "s". The string is static. */
 const char *plural(uint64_t count);
 
 /* Append formatted text (printf(3)). */
@@ -84,7 +84,7 @@ enum status worse_status(enum status one, enum status other);
 /*
  * Call a verb that returns an errno value, and return that value; 0 if the verb succeeds:
  * verb_error(ibv_destroy_cq(cq)). ibv_post_send(3) promises a positive value, but libcxgb4 and
- * libsiw negate some of theirs, and libsiw also returns -1 with errno. Any thread.
+ * libsiw negate some values, and libsiw also returns -1 with errno. Any thread.
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
 /*

@@ -2,7 +2,7 @@
 /*
  * Read small text files of sysfs, procfs and configfs.
  *
- * Threads: any; no lock. To read a file, a driver may have to ask the adapter's firmware.
+ * Threads: any; no lock. A call can take long: the driver may have to ask the adapter's firmware.
  */
 #ifndef RDMA_COMMON_SYSFS_H
 #define RDMA_COMMON_SYSFS_H
@@ -18,7 +18,7 @@ struct sysfs_line {
 /* Return the first line of the file with this name; empty if the file cannot be read. */
 struct sysfs_line sysfs_read_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* As sysfs_read_line(), but return the first line that begins with `key`. */
+/* As sysfs_read_line(), but return the first line that begins with `key`; empty if none does. */
 struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
