@@ -247,7 +247,7 @@ static void deliver_event(struct stimulus *stimulus)
 	raise_counter(id->id.channel->fd);
 }
 
-/* Set the size of private data. InfiniBand pads it with zeros, iWARP does not. */
+/* Set the size of private data. InfiniBand and RoCE pad it with zeros, iWARP does not. */
 static void add_private_data(struct stimulus *stimulus, uint32_t size, uint32_t padded)
 {
 	stimulus->size = is_iwarp() ? size : padded;
@@ -291,7 +291,7 @@ void peer_disconnects(struct fake_id *id)
 	produce_cm_event(id, "DISCONNECTED", 0);
 }
 
-/* Over RoCE fill in the path to the peer: MTU, traffic class, and the GID of its IPv4 address. */
+/* Over RoCE fill in the path to the peer: MTU, flow label, and the GID of its IPv4 address. */
 static void show_path(struct fake_id *id)
 {
 	struct rdma_addr *ends = &id->id.route.addr;

@@ -9,7 +9,7 @@
  * stimulus is due, the clock jumps to the next deadline. While threads run, each event that a
  * thread handles takes a millisecond, and the clock waits for the slowest thread. So a run is
  * repeatable and takes almost no real time. If the program hangs nevertheless, SIGKILL ends it
- * after FAKE_VERBS_SECONDS (REAL_SECONDS).
+ * after FAKE_VERBS_SECONDS of real time (default: REAL_SECONDS).
  *
  * The environment variable FAKE_VERBS holds the script: tests/README.md, "The script of the fake
  * library", lists all its words.
@@ -63,7 +63,7 @@ _Noreturn void report_violation(const char *where, const char *format, ...)
 int enter(const char *function);
 /* Release the lock. Return 0, or -1 with errno set to `error`. */
 int leave(int error);
-/* Release the lock. Return `error`, unless the script says `negative` or `minus-one`. */
+/* Release the lock. Return `error`; if the script says so, negated or as -1 with errno. */
 int leave_with(int error);
 /*
  * Take the lock and count the call. If the call must fail, release the lock, set errno, and return
@@ -95,7 +95,7 @@ bool scripted(const char *word);
 unsigned int scripted_number(const char *word, unsigned int otherwise);
 /* Return the text after the colon of a word, or NULL. */
 const char *scripted_text(const char *word);
-/* Use up an order of the script. Return its argument, or NULL. */
+/* Use up the first order of the script with this name and symbol. Return its argument, or NULL. */
 const char *take_order(const char *name, char symbol);
 
 /* The common part of each object that a program creates. */
@@ -358,7 +358,7 @@ struct fake_id {
 	struct object object;
 	struct peer peer;
 	bool passive, listening, family_only;
-	struct ibv_sa_path_rec path; /* passive: the client's path; its --tos is tos:N */
+	struct ibv_sa_path_rec path; /* traffic class: --tos; passive: the client's, tos:N */
 	bool synchronous;            /* without a channel: calls wait until they are done */
 	bool asked;                  /* connected or accepted: it can disconnect */
 	bool leads_nowhere;          /* the destination is a loopback address, without a route */

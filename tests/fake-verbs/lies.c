@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The lies of the scripted peer ("lie:NAME"). Each is sent once, at its own moment; after most of
- * them the peer is silent.
+ * The lies of the scripted peer ("lie:NAME"). Each is sent at its own moment. Afterwards the peer
+ * is silent, except after `confirm` and `crawl`, which send more messages later.
  */
 #include "fake-verbs.h"
 

@@ -249,7 +249,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 {
 	/* assumed by a peer without a hello; the number of passes does not matter */
 	static const struct hello tutorial = { .length = TUTORIAL_PAYLOAD };
-	/* a client that examines the path asks for READs first */
+	/* a client's --check asks for READs first: the operation may differ */
 	bool refused = scripted_number("refuse", 0) || scripted("check");
 	struct hello hello;
 
@@ -419,7 +419,7 @@ static bool fill(struct peer *peer)
 	return true;
 }
 
-/* Copy bytes out of the sink. The last pass of a repeating stream stays there. */
+/* Copy bytes out of the sink. Each pass of a repeating stream overwrites the one before. */
 static bool copy(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -564,7 +564,7 @@ static bool send_due_window(struct peer *peer)
 
 	if (!peer->mr_sent || (peer->verdict_sent && peer->received == RECEIVED_VERDICT))
 		return false;
-	/* as if the previous MSG_WINDOW had not completed: there is only one slot for it */
+	/* as if the only slot for a MSG_WINDOW were still in use: MSG_DONE then marks the end */
 	if (scripted("DONE-first") && !peer->done_sent && transfer_done_due(&peer->transfer))
 		return false;
 	time = transfer_window_time(&peer->transfer, now);
@@ -594,7 +594,7 @@ static bool finish_operation(struct peer *peer)
 	return true;
 }
 
-/* End a session with both verdicts: a client disconnects. */
+/* End a session in which both verdicts are known: a peer that is the client disconnects. */
 static void finish_peer_session(struct peer *peer)
 {
 	if (peer->good && peer->program_is_content) {
@@ -871,8 +871,8 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 }
 
 /*
- * Check the order: MSG_MR, MSG_DONE and MSG_VERDICT come once each; MSG_WINDOW comes between them,
- * and after MSG_VERDICT until the program has received the peer's verdict.
+ * Check the order: MSG_MR, MSG_DONE and MSG_VERDICT come once each; only a bad MSG_VERDICT may come
+ * without MSG_DONE. MSG_WINDOW may come after MSG_MR, until both verdicts have arrived.
  */
 static void check_order(struct peer *peer, const struct message *message)
 {

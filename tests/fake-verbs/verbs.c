@@ -733,7 +733,7 @@ void break_qp(struct fake_qp *qp)
 
 /*
  * Let WRITEs arrive in order, as late as allowed: up to `last` when it completes, or all (NULL)
- * before a SEND. Over iWARP a completion does not mean that they have arrived.
+ * before a SEND. Over iWARP a completion does not mean that they have arrived: a later SEND does.
  */
 static void land(struct fake_qp *qp, const struct work *last)
 {
@@ -870,7 +870,7 @@ void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes,
 
 /* ---- Posting ---- */
 
-/* Check that the buffer is in registered memory with this access, and take it. A probe has none. */
+/* Check that the buffer, if any, is in registered memory with this access, and record its use. */
 static void take_buffer(struct work *work, const struct ibv_sge *sge, int count,
 			unsigned int access)
 {

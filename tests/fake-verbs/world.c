@@ -70,7 +70,7 @@ static struct {
 	struct call calls[FUNCTIONS];
 	int call_count;
 	bool fault;
-	struct stimulus *cause; /* a stimulus that is queued now directly follows this one */
+	struct stimulus *cause; /* new stimuli directly follow this one; NULL: they come last */
 	TAILQ_HEAD(, stimulus) stimuli; /* including delivered stimuli, to which orders refer */
 	SLIST_HEAD(, object) objects;
 	bool descriptors[DESCRIPTORS]; /* may be open at the end of the program */
@@ -94,11 +94,14 @@ static struct {
 	.threads = 1,
 };
 
-/* The state of this thread. It is in the list if it has handled an event since its last wait. */
+/*
+ * The state of this thread. It is in world.runners if the thread has handled an event since its
+ * last wait.
+ */
 static _Thread_local struct runner {
 	bool waits, listed;
 	bool pauses;  /* it is ahead of the clock by MAX_LEAD: let other threads take the lock */
-	int64_t time; /* the clock if this thread were alone */
+	int64_t time; /* what the clock would show if no other thread ran */
 	LIST_ENTRY(runner) link;
 } own;
 
@@ -323,8 +326,8 @@ bool fault_happened(void)
 }
 
 /*
- * Return the number at the end of WORD:FUNCTION:N:NUMBER if it is for call `count` of the function;
- * else 0.
+ * Return the number at the end of WORD:FUNCTION:N:NUMBER if the word is for call `count` of the
+ * function (N+: for call N and later); else 0.
  */
 static int scripted_call(const char *word, const char *function, unsigned int count)
 {
@@ -341,7 +344,10 @@ static int scripted_call(const char *word, const char *function, unsigned int co
 	return atoi(strrchr(text, ':') + 1);
 }
 
-/* Count a call. Return the errno value with which it must fail, or 0. The lock is held. */
+/*
+ * Count a call, and send the signal that the script requests for it. Return the errno value with
+ * which the call must fail, or 0. The lock is held.
+ */
 static int count_call(const char *function)
 {
 	int error, number, i;
@@ -427,7 +433,7 @@ static void write_record(void)
 	fclose(record);
 }
 
-/* Check that the program ended in time, and left no object. */
+/* Check that the program ended in time, and left no object and no descriptor. Write the record. */
 __attribute__((destructor)) static void finish(void)
 {
 	/*
@@ -496,7 +502,7 @@ static int count_running(void)
 /*
  * Let a millisecond pass for this thread, which has handled an event. The clock shows the earliest
  * time of all threads that can run, so no deadline passes while the machine is slow to run a
- * thread. Other threads get ahead of it by at most MAX_LEAD. The lock is held.
+ * thread. A thread gets ahead of the clock by at most MAX_LEAD. The lock is held.
  */
 static void pass_time(void)
 {
@@ -548,7 +554,10 @@ static bool was_delivered(const char *name)
 	return false;
 }
 
-/* Return true if another stimulus must come first. Stimuli of one sequence keep their order. */
+/*
+ * Return true if another stimulus must come first: an earlier one of the same sequence, or the one
+ * that the script names after '>'.
+ */
 static bool is_held(const struct stimulus *stimulus)
 {
 	const struct stimulus *earlier;
@@ -690,7 +699,7 @@ static bool threads_wait(void)
 	return count_running() == 0;
 }
 
-/* Return the time at which a stimulus is due or a deadline of the program ends. */
+/* Return the earliest time at which a stimulus is due or a deadline of the program ends. */
 static int64_t next_moment(void)
 {
 	const struct stimulus *stimulus;
@@ -722,7 +731,10 @@ static void deliver_alarm(void)
 	lock();
 }
 
-/* Deliver the next stimulus, or advance the clock if none is due. */
+/*
+ * Deliver the next stimulus, or advance the clock if none is due. If nothing will ever happen, let
+ * the next client connect, or end the program by SIGTERM.
+ */
 static void advance(void)
 {
 	struct stimulus *stimulus;
@@ -760,7 +772,7 @@ static void advance(void)
 /* The counter that nudges this thread; 0: it has none yet. */
 static _Thread_local int own_nudge;
 
-/* Begin to wait. The lock is held. */
+/* Record that this thread waits for the descriptors, until the deadline. The lock is held. */
 static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_t deadline)
 {
 	stop_running();
@@ -1053,7 +1065,10 @@ WRAP(int, getnameinfo,
       char *service, socklen_t service_size, int flags),
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
 
-/* Let a pipe trickle: one byte at a time. A thread that waits for it may be abandoned. */
+/*
+ * Let a pipe deliver one byte each trickles:N ms. A thread that waits for a byte may be abandoned:
+ * its descriptor may stay open.
+ */
 REDIRECTED(read);
 ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 {
@@ -1062,7 +1077,7 @@ ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 
 	if (fails("read"))
 		return -1;
-	/* the program's own pipe does not block */
+	/* a pipe with O_NONBLOCK is the program's own, not the payload's */
 	if (pause > 0 && size > 0 && !fstat(descriptor, &about) && S_ISFIFO(about.st_mode) &&
 	    !(__real_fcntl(descriptor, F_GETFL, 0) & O_NONBLOCK)) {
 		lock();
@@ -1095,7 +1110,7 @@ static void wait_for_disk(const char *function, int descriptor)
 		pause();
 }
 
-/* Define the wrapper of a function that waits for a disk. */
+/* Define the wrapper of a function that waits for a disk. A failure with ENODATA returns 0. */
 #define WRAP_DISK(type, function, parameters, arguments)  \
 	REDIRECTED(function);                             \
 	type __wrap_##function parameters                 \
@@ -1294,8 +1309,8 @@ int __wrap_fclose(FILE *stream)
 }
 
 /*
- * A signal that is not blocked ends the program. connect_with_timeout() blocks the signal that it
- * raises.
+ * A signal that is not blocked ends the program: first check what the program leaves.
+ * connect_with_timeout() blocks the signal that it raises.
  */
 REDIRECTED(raise);
 int __wrap_raise(int number)

@@ -2,7 +2,7 @@
 /*
  * The other side of rdma-server or rdma-client in tests. It behaves as the tutorial's program or,
  * with --hello, as a program of this project, with exactly the faults of --at and --set. It shares
- * only the layout of messages and hellos with the programs under test.
+ * the layout of messages and hellos with the programs under test, but nothing that runs a session.
  *
  * A session is a sequence of steps. All connections take a step before any takes the next one, so
  * that a single thread can serve many of them.
@@ -220,8 +220,8 @@ static void poll_completions(struct session *session)
 }
 
 /*
- * Handle all events and completions. Handle connection manager events first: every message that was
- * sent before such an event has arrived by then.
+ * Handle an event of the connection manager, if there is one, then all completions. A message that
+ * the other side sent before the event has then arrived and is handled.
  */
 static void pump(struct session *session)
 {
@@ -339,7 +339,7 @@ static void count_posted(struct session *session, int error)
 		session->posted++;
 }
 
-/* Send `size` bytes that begin with the message `wire`. */
+/* Send `size` bytes of the control memory, from a slot that begins with the message `wire`. */
 static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE], uint32_t size)
 {
 	uint8_t *slot = session->control->addr;
@@ -526,7 +526,7 @@ static void post_operation(struct session *session)
 /*
  * Return true if the other side disconnected after it had received everything; the last completions
  * may be missing then. A client disconnects after the verdict. If two tutorial programs WRITE, the
- * faster one disconnects first, as here.
+ * faster one disconnects first: here the other side.
  */
 static bool has_all(const struct session *session)
 {
@@ -538,7 +538,7 @@ static bool has_all(const struct session *session)
 	       !strcmp(session->over, "disconnected") && all;
 }
 
-/* Wait for all completions, unless the other side disconnects. */
+/* Wait for all completions. A disconnection is no failure if the other side has everything. */
 static void await_completions(struct session *session)
 {
 	await(session, &session->completed, session->posted);
@@ -569,7 +569,7 @@ static void exchange_verdicts(struct session *session)
 		session->over = "bad verdict";
 }
 
-/* Disconnect: the tutorial's program in either role, a program of this project as the client. */
+/* Disconnect. A server of this project first waits until the client has disconnected. */
 static void disconnect(struct session *session)
 {
 	const struct peer *peer = session->peer;
@@ -618,8 +618,8 @@ static void leave(struct session *session)
 }
 
 /*
- * Wait until the other side's operation makes progress: its first byte has arrived, or it reports
- * more consumed bytes, or the end.
+ * Wait until the other side's operation makes progress: its first byte, a MSG_WINDOW or MSG_DONE
+ * has arrived; or until the session has ended.
  */
 static void await_flow(struct session *session)
 {

@@ -75,8 +75,8 @@ static void check(int result, const char *what)
 }
 
 /*
- * Wait for a connection event. Each ends the connection, except UNREACHABLE, which can be
- * temporary.
+ * Wait up to `milliseconds` for a connection event. Every event ends the connection, except
+ * UNREACHABLE, which can be temporary.
  */
 static void wait_for_event(int milliseconds)
 {

@@ -8,7 +8,7 @@
  *   3. post a receive for each answer, with room for a header of 40 bytes
  *   4. ask the server for its queue pair's number and QKEY: "connect", but no connection exists
  *   5. create an address handle: the path to the server's port
- *   6. post all SENDs, each completes when its datagram has left this host
+ *   6. post all SENDs; each completes when its datagram has left this host
  *   7. receive answers until none has arrived for two seconds
  *   8. destroy
  *
