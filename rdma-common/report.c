@@ -92,8 +92,8 @@ static void print_counters(const struct connection *connection)
 	for (unsigned int i = 0; counter_name(i); i++) {
 		if (growth.values[i] == 0)
 			continue;
-		print_status(&connection->log, "counted by %s meanwhile: %s %" PRIu64, device,
-			     counter_name(i), growth.values[i]);
+		print_status(&connection->log, "counted by %s during the session: %s %" PRIu64,
+			     device, counter_name(i), growth.values[i]);
 	}
 	if (growth.any && errors == 0)
 		print_status(&connection->log, "no errors counted by %s%s", device,

@@ -38,7 +38,7 @@ connect() {
 
 # shape: replace what differs between runs in standard input: numbers, addresses, and which packets were retransmitted.
 shape() {
-	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^no errors counted by/d; /^counted by .* meanwhile:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d'
+	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^no errors counted by/d; /^counted by .* during the session:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d'
 }
 
 # shows HEADING [FIRST]: check that the client printed the output that README shows below HEADING, starting at the

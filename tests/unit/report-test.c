@@ -471,9 +471,9 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 		"and at most 3 of them outstanding\n"
 		"latency in us: minimum 0.05, median 0.10, 99th percentile 0.15, 99.9th 0.20, maximum 0.25\n"
 		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
-		"counted by rxe0 meanwhile: duplicate_request 3\n"
-		"counted by rxe0 meanwhile: rcvd_rnr_err 1\n"
-		"counted by rxe0 meanwhile: rx_pause_frames 5\n"
+		"counted by rxe0 during the session: duplicate_request 3\n"
+		"counted by rxe0 during the session: rcvd_rnr_err 1\n"
+		"counted by rxe0 during the session: rx_pause_frames 5\n"
 		"errors counted: 4 here, 120 there\n"
 		"disconnected.\n"
 		"wrote 3145728000 bytes in 2000 operations and 0.000000 s: 0.00 MB/s (0.00 MiB/s, 0.000 Gbit/s), "
@@ -482,7 +482,7 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 		"and at most 3 of them outstanding\n"
 		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
 		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
-		"counted by rxe0 meanwhile: tx_pause_frames 9\n"
+		"counted by rxe0 during the session: tx_pause_frames 9\n"
 		"no errors counted by rxe0\n",
 		"");
 }
