@@ -100,7 +100,7 @@ static const char *path_in_mount(const char *cgroup, const char *top)
 	return parents * strlen("/..") == length && parents > count_parents(cgroup) ? "" : NULL;
 }
 
-/* Read a number. Return UINT64_MAX if the file does not exist or contains "max". */
+/* Read a number. Return UINT64_MAX if the file cannot be read or has no number ("max"). */
 static uint64_t read_number(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -116,7 +116,10 @@ static uint64_t read_number(const char *path)
 	return end == text ? UINT64_MAX : number;
 }
 
-/* Return the smallest number in the files `name` of a cgroup and its parents in the mount. */
+/*
+ * Return the smallest number in the files `name` of a cgroup and its parents in the mount;
+ * UINT64_MAX if there is none.
+ */
 static uint64_t least_of_branch(const char *root, const struct mount *mount, const char *cgroup,
 				const char *name)
 {
@@ -141,7 +144,8 @@ static uint64_t least_of_branch(const char *root, const struct mount *mount, con
 
 /*
  * Return the smallest limit of the hierarchy in a line of /proc/self/cgroup, which has the form
- * "number:controllers:path". The line of version 2 names no controllers.
+ * "number:controllers:path". The line of version 2 names no controllers. Return UINT64_MAX if there
+ * is no limit.
  */
 static uint64_t limit_in_hierarchy(const char *root, char *line)
 {

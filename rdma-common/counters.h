@@ -17,7 +17,7 @@
 
 #include "status.h"
 
-/* Number of known counters; a device has some of them. */
+/* Number of known error counters, and of all known counters. A device has some of them. */
 #define ERROR_COUNTERS 58
 #define COUNTERS       (ERROR_COUNTERS + 4) /* the error counters come first */
 

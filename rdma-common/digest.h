@@ -24,7 +24,10 @@ uint64_t digest_value(const void *digest);
 /* Fill `memory` with `size` bytes of the pattern of --size, from `position` on. */
 void pattern_fill(uint8_t *memory, uint64_t position, size_t size);
 
-/* Return the offset in `memory` of the first byte that differs from the pattern, or `size`. */
+/*
+ * Return the offset in `memory` of the first byte that differs from the pattern; `size` if none
+ * differs.
+ */
 size_t pattern_mismatch(const uint8_t *memory, uint64_t position, size_t size);
 
 #endif

@@ -121,7 +121,7 @@ static bool is_harmless(wchar_t character)
 	       !wcschr(deceptive, character) && character >> 12 != 0xe0; /* tag characters */
 }
 
-/* Load the locale only if the bytes need it, because loading is slow. */
+/* Load the locale only if the bytes need it, because loading is slow. Return 0 if not loaded. */
 static locale_t load_locale(const char *name, const uint8_t *bytes, size_t size)
 {
 	size_t offset = 0;

@@ -68,7 +68,7 @@ static void fail_to_read(const struct outgoing *outgoing, const char *reason,
 		    ellipsize(outgoing->payload->name).text, reason);
 }
 
-/* Fetch the helper's result. Return true if there is one. */
+/* Handle the helper's result: bytes, the end or a failure. Return true if there is a result. */
 static bool take_read(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure)
 {
 	ssize_t count;

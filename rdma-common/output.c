@@ -252,7 +252,7 @@ static int find_place(const char *name, struct place *place)
 	if (is_there ? S_ISDIR(place->about.st_mode) : place->path[strlen(place->path) - 1] == '/')
 		return fail(EISDIR);
 	if (is_there && place->descriptor < 0 && S_ISSOCK(place->about.st_mode))
-		return fail(ENXIO); /* as open(2) reports it for a socket */
+		return fail(ENXIO); /* the error of open(2) for a socket */
 	place->is_file = !place->is_open && (!is_there || S_ISREG(place->about.st_mode));
 	return 0;
 }

@@ -29,7 +29,7 @@ static bool may_retry(ssize_t result)
 	return result < 0 && (errno == EINTR || errno == EAGAIN);
 }
 
-/* Read bytes of the file from `position`. Return 0 at its end, -1 with errno. */
+/* Read bytes of the file from `position`. Return their number, 0 at the end, or -1 with errno. */
 static ssize_t read_file(const struct payload *payload, uint64_t position, uint8_t *memory,
 			 size_t size)
 {
@@ -41,7 +41,10 @@ static ssize_t read_file(const struct payload *payload, uint64_t position, uint8
 	return count;
 }
 
-/* Wait for the pipe and read its bytes. Return 0 at its end, -1 with errno. */
+/*
+ * Wait for the pipe and read bytes. Return their number, 0 at the end, or -1 with errno: ECANCELED
+ * if `*cancelled` is true.
+ */
 static ssize_t read_pipe(int descriptor, uint8_t *memory, size_t size, const atomic_bool *cancelled)
 {
 	struct pollfd readable = { .fd = descriptor, .events = POLLIN };

@@ -131,7 +131,7 @@ static void add_incoming(struct json_object *object, const struct connection *co
 	bool verified = protocol_verified(&connection->protocol);
 
 	if (protocol_has_verified(&connection->protocol))
-		received = sink->stored < length ? sink->stored : length; /* only one pass */
+		received = sink->stored < length ? sink->stored : length; /* count one pass only */
 	json_add_count(object, "received_bytes", received);
 	json_add_flag(object, "verified", verified);
 	json_add_count(object, "verified_bytes",

@@ -63,7 +63,10 @@ _Noreturn void report_violation(const char *where, const char *format, ...)
 int enter(const char *function);
 /* Release the lock. Return 0, or -1 with errno set to `error`. */
 int leave(int error);
-/* Release the lock. Return `error`; if the script says so, negated or as -1 with errno. */
+/*
+ * Release the lock. Return `error`, negated if the script says `negative`; if it says `minus-one`,
+ * return -1 with errno.
+ */
 int leave_with(int error);
 /*
  * Take the lock and count the call. If the call must fail, release the lock, set errno, and return
@@ -87,11 +90,15 @@ void fill_bytes(void *target, int value, size_t size);
 int open_counter(void);
 void close_counter(int descriptor);
 void raise_counter(int descriptor);
-/* Decrement the counter. Return false with EAGAIN if it is 0. Blocking for ever is a violation. */
+/*
+ * Decrement the counter. If it is 0, return false with EAGAIN, or report a violation if the
+ * descriptor blocks.
+ */
 bool lower_counter(int descriptor);
 
-/* Find a word in the script; return the number after its colon, or `otherwise`. */
+/* Return true if the script has this word, without a colon. */
 bool scripted(const char *word);
+/* Return the number after the colon of a word, or `otherwise`. */
 unsigned int scripted_number(const char *word, unsigned int otherwise);
 /* Return the text after the colon of a word, or NULL. */
 const char *scripted_text(const char *word);
@@ -106,7 +113,10 @@ struct object {
 };
 
 void object_add(struct object *object, const char *kind);
-/* Remove the object. Return 0, or EBUSY if users are left after an injected failure. */
+/*
+ * Remove the object, and return 0. If users are left, return EBUSY after an injected failure, else
+ * report a violation.
+ */
 int object_remove(struct object *object);
 
 /* An event that will happen to the program. */
@@ -302,7 +312,7 @@ struct peer {
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;
-	bool lied;           /* a wrong value was sent: answers are not checked */
+	bool lied;           /* a lie was sent: the program's answers are not checked */
 	unsigned int steps;  /* number of steps since MSG_MR, for gives-up:N */
 	bool silent;         /* the peer sends nothing more */
 	bool pumping, again; /* see pump() */

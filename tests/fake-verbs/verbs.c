@@ -426,7 +426,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
 	if (!error) {
 		/* the real library would wait for the acknowledgment for ever */
 		forbid(cq->taken, "%u completion events were not acknowledged", cq->taken);
-		while (cq->events-- > 0) /* the library removes them from the channel */
+		while (cq->events-- > 0) /* the library removes the events from the channel */
 			lower_counter(cq->cq.channel->fd);
 		if (cq->cq.channel)
 			((struct fake_channel *)cq->cq.channel)->object.users--;

@@ -468,7 +468,7 @@ __attribute__((destructor)) static void finish(void)
 
 /* ---- How time passes while threads run ---- */
 
-/* Remove this thread from the list, because it waits or ends. The lock is held. */
+/* Remove this thread from world.runners, because it waits or ends. The lock is held. */
 static void stop_running(void)
 {
 	if (own.listed)
@@ -732,8 +732,8 @@ static void deliver_alarm(void)
 }
 
 /*
- * Deliver the next stimulus, or advance the clock if none is due. If nothing will ever happen, let
- * the next client connect, or end the program by SIGTERM.
+ * Deliver the next stimulus, or advance the clock if none is due. If no stimulus and no deadline is
+ * left, let the next client connect, or end the program by SIGTERM.
  */
 static void advance(void)
 {

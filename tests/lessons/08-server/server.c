@@ -81,7 +81,7 @@ static bool create_resources(struct connection *c)
 	const int local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE;
 
 	c->pd = ibv_alloc_pd(c->id->verbs);                                   /* step 4 */
-	c->local_mr = c->pd ? ibv_reg_mr(c->pd, c, sizeof(*c), local) : NULL; /* no peer uses it */
+	c->local_mr = c->pd ? ibv_reg_mr(c->pd, c, sizeof(*c), local) : NULL; /* not announced */
 	c->incoming_mr = c->local_mr ? ibv_reg_mr(c->pd, c->incoming, SIZE, remote) : NULL;
 	c->channel = c->incoming_mr ? ibv_create_comp_channel(c->id->verbs) : NULL;
 	c->cq = c->channel ? ibv_create_cq(c->id->verbs, 5, NULL, c->channel, 0) : NULL;
