@@ -188,7 +188,7 @@ bool console_drain(struct console *console, int milliseconds, int interruption)
 		{ .fd = interruption, .events = POLLIN },
 	};
 
-	/* no thread prints any more: each outlet's thread ends after the last line */
+	/* no thread prints any more: close the pipes, so that the outlets' threads end */
 	for (unsigned int i = 0; i < console->count; i++) {
 		if (console->outlets[i].entrance >= 0)
 			close(console->outlets[i].entrance);

@@ -53,8 +53,7 @@ uint64_t counters_errors(const struct counters *growth);
 /* Lost packets, as inferred from the counters of a port. */
 struct losses {
 	uint64_t incoming; /* gaps in the sequence of received packets */
-	uint64_t outgoing; /* NAKs from the peer for missing packets, and retransmitted TCP segments
-			    */
+	uint64_t outgoing; /* the peer's NAKs for missing packets, and resent TCP segments */
 	uint64_t either;   /* other retransmissions: a packet or its acknowledgement was lost */
 };
 

@@ -52,8 +52,8 @@ void json_add_peer_errors(struct json_object *object, uint64_t errors);
 void json_add_peer(struct json_object *object, const char *address, const char *port);
 
 /*
- * Add "status", the exit status. `signal_number` is the signal that interrupted the program, if
- * any.
+ * Add "status", the exit status; for STATUS_INTERRUPTED, 128 + `signal_number`, the signal that
+ * interrupted the program.
  */
 void json_add_status(struct json_object *object, enum status status, int signal_number);
 

@@ -26,8 +26,7 @@ struct outgoing {
 	struct piece piece;    /* the piece that the helper is reading */
 	struct helper *helper; /* reads a file or a pipe; NULL: the source cannot block */
 	void *digest;          /* digest of all bytes filled so far */
-	uint64_t pass_digest;  /* the digest for MSG_DONE: of all passes, or of one if passes repeat
-				*/
+	uint64_t pass_digest;  /* digest for MSG_DONE: of all passes, or of one if passes repeat */
 	int64_t nanoseconds;   /* time spent on the digest */
 };
 

@@ -65,8 +65,7 @@ struct output {
 	bool syncs;                   /* the output is on a disk */
 	uint64_t unsynced, sync_size; /* bytes since the last sync; limit that causes a sync */
 	struct place place;
-	char temporary_name[PATH_MAX]; /* name of the file until it gets its final name; empty: none
-					*/
+	char temporary_name[PATH_MAX]; /* name until the file gets its final name; empty: none */
 };
 
 static int fail(int error)

@@ -322,7 +322,7 @@ void peer_start(struct peer *peer, struct fake_id *id);
 void peer_stop(struct peer *peer);
 /*
  * Encode the peer's hello or its rejection; with `passive` the program is the server. Return the
- * size.
+ * size; 0: the peer has no hello.
  */
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire);
 /* Decode the program's hello, and plan the session. `passive`: the program is the server. */

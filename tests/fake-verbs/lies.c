@@ -36,7 +36,7 @@ static void confirm(struct peer *peer)
 		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
 }
 
-/* Advance the position by one byte at a time, CRAWLS times. */
+/* Advance the operating side's position by one byte at a time, CRAWLS times. */
 static void crawl(struct peer *peer)
 {
 	uint64_t advertised =
