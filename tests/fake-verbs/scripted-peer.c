@@ -247,7 +247,7 @@ static bool sends_something(const struct hello *hello, bool passive)
 
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
 {
-	/* assumed by a peer without a hello; the number of passes does not matter */
+	/* the hello that a peer without one assumes; the number of passes does not matter */
 	static const struct hello tutorial = { .length = TUTORIAL_PAYLOAD };
 	/* a client's --check asks for READs first: the operation may differ */
 	bool refused = scripted_number("refuse", 0) || scripted("check");
