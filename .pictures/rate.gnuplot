@@ -11,8 +11,11 @@ set key at screen 0.5,0.06 center maxrows 1 samplen 4 width -1
 do for [transport in 'rxe siw'] {
 	file = sprintf('.pictures/rate-%s.dat', transport)
 	if (transport eq 'rxe') { set title "Soft-RoCE"; set ylabel "MB/s"; set format y '%g' } else { set title "soft-iWARP"; unset ylabel; set format y ''; unset key }
+	# perftest's lines are dashed. Its error bars are solid: dashes would make them look broken.
 	plot file index 'write' using 1:2:3:4 with yerrorlines pointtype 7 pointsize 0.5 linecolor '#0969da' title "write, this pair", \
-	     file index 'write' using 1:5:6:7 with yerrorlines pointtype 6 pointsize 0.5 dashtype 2 linecolor '#0969da' title "ib_write_bw", \
+	     file index 'write' using 1:5 with linespoints pointtype 6 pointsize 0.5 dashtype 2 linecolor '#0969da' title "ib_write_bw", \
+	     file index 'write' using 1:6:(0):($7-$6) with vectors heads size screen 0.004,90 linecolor '#0969da' notitle, \
 	     file index 'read' using 1:2:3:4 with yerrorlines pointtype 5 pointsize 0.5 linecolor '#bc4c00' title "read, this pair", \
-	     file index 'read' using 1:5:6:7 with yerrorlines pointtype 4 pointsize 0.5 dashtype 2 linecolor '#bc4c00' title "ib_read_bw"
+	     file index 'read' using 1:5 with linespoints pointtype 4 pointsize 0.5 dashtype 2 linecolor '#bc4c00' title "ib_read_bw", \
+	     file index 'read' using 1:6:(0):($7-$6) with vectors heads size screen 0.004,90 linecolor '#bc4c00' notitle
 }
