@@ -10,7 +10,7 @@ documents() {
 	[ "$status" -eq 0 ]
 }
 
-@test "every internal link has a target, every picture a source and an alternative text" {
+@test "links of documents and references of manual pages have a target, pictures a source and an alternative text" {
 	documents links
 }
 
@@ -18,7 +18,7 @@ documents() {
 	documents pictures
 }
 
-@test "functions, files, options and targets in the documents exist, and make help lists all targets" {
+@test "functions, files, options and targets in documents and manual pages exist, and make help lists all targets" {
 	documents names
 }
 
@@ -38,7 +38,7 @@ documents() {
 	documents lessons
 }
 
-@test "each command in the documents is run by a test, accepted by the program, or listed with the reason why not" {
+@test "each command in documents and manual pages is run by a test, accepted by the program, or listed as not run" {
 	documents run_or_listed
 }
 
