@@ -61,7 +61,9 @@ static struct message messages[SEND_DONE + 1]; /* indexed by enum work */
 static char outgoing[SIZE], incoming[SIZE];
 static bool completed[NUDGE + 1], disconnected, iwarp;
 
-static void nudge_soft_iwarp(int milliseconds); /* a workaround, at the end of this file */
+/* Workarounds, at the end of this file. */
+static bool forgive_soft_iwarp(const struct ibv_wc *wc);
+static void nudge_soft_iwarp(int milliseconds);
 
 /*
  * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
@@ -101,9 +103,7 @@ static void await(enum work work)
 		int count = ibv_poll_cq(cq, 1, &wc);
 
 		check(count < 0 ? EIO : 0, "poll the completion queue");
-		/* soft-iWARP fails this SEND if the peer disconnects as soon as it has MSG_DONE */
-		if (count > 0 && wc.status != IBV_WC_SUCCESS &&
-		    (wc.wr_id != SEND_DONE || wc.status != IBV_WC_LOC_QP_OP_ERR || !iwarp))
+		if (count > 0 && wc.status != IBV_WC_SUCCESS && !forgive_soft_iwarp(&wc))
 			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
 		if (count > 0) {
 			completed[wc.wr_id] = true;
@@ -250,10 +250,7 @@ int main(int argc, char **argv)
 		errx(2, "usage: %s [ADDRESS [PORT]]", argv[0]);
 	alarm(30);
 	snprintf(outgoing, SIZE, "memory of the %s", client ? "client" : "server");
-	if (client)
-		connect_to(argv[1], argv[2]);
-	else
-		accept_client(argc == 2 ? argv[1] : "0.0.0.0");
+	client ? connect_to(argv[1], argv[2]) : accept_client(argc == 2 ? argv[1] : "0.0.0.0");
 	exchange();
 	disconnect();
 	rdma_destroy_qp(id); /* first: from now on the adapter uses neither CQ nor memory */
@@ -273,8 +270,17 @@ int main(int argc, char **argv)
 }
 
 /*
- * Work around a fault of the kernel's soft-iWARP (siw). A message that arrives while the server
- * accepts can stay unnoticed until more data arrives. So write zero bytes each second.
+ * Work around a fault of the kernel's soft-iWARP (siw). If the peer disconnects as soon as it has
+ * MSG_DONE, the SEND completes with an error. Return true for that: the message has arrived.
+ */
+static bool forgive_soft_iwarp(const struct ibv_wc *wc)
+{
+	return iwarp && wc->wr_id == SEND_DONE && wc->status == IBV_WC_LOC_QP_OP_ERR;
+}
+
+/*
+ * Work around another fault. A message that arrives while the server accepts can stay unnoticed
+ * until more data arrives. So write zero bytes each second.
  */
 static void nudge_soft_iwarp(int milliseconds)
 {
