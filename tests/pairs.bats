@@ -85,8 +85,8 @@ undisturbed() {
 }
 
 # The script in place of ssh. The server on host "dead" ignores the end of its input, like a host without power. A
-# client on host a gets a tenth of the rate while host c writes back. Each measurement of a path has a number ($look),
-# by which the clients of the two directions find each other.
+# client on host a gets a tenth of the rate while host c writes back. A file "rates" gives other rates: "CLIENT SERVER RATE". Each
+# measurement of a path has a number ($look), by which the clients of the two directions find each other.
 # shellcheck disable=SC2016 # expanded when the script runs
 stub='#!/bin/sh
 host=$1
@@ -110,6 +110,7 @@ while [ "$tries" -gt 0 ] && [ ! -e "$STUB/$peer.$host.$look" ]; do
 	tries=$((tries - 1))
 done
 [ "$host $peer" != "a c" ] || [ "$tries" -eq 0 ] || rate=100000000
+[ ! -e "$STUB/rates" ] || rate=$(sed -n "s/^$host $peer //p" "$STUB/rates")
 echo "{\"status\": 0, \"bits_per_second\": $rate}"'
 
 # stub_pairs HOST...: run tests/pairs with that script; sets $status, $output and $stderr; the file "asked" lists the
@@ -158,4 +159,17 @@ stub_pairs() {
 		[[ $stderr == "pairs: '"@(a|192.0.2.1)"' is given twice: give each host, and each address, once" ]]
 		[ ! -s asked ]
 	done
+}
+
+# The rates are those of README's run between emulated hosts.
+@test "pairs prints the table, the slow paths and the host that README shows" {
+	local shown
+	shown=$(sed -n '/^    \$ tests\/pairs /,/^$/s/^    //p' "$top/README.md")
+	printf '%s\n' "host-a host-b 67e6" "host-a host-c 58e6" "host-b host-a 78e6" "host-b host-c 10e6" "host-c host-a 2.1e6" \
+		"host-c host-b 2e6" >"$BATS_TEST_TMPDIR/rates"
+	# shellcheck disable=SC2046 # words
+	stub_pairs $(sed -n 's/^\$ tests.pairs //p' <<<"$shown")
+	[ "$status" -eq 2 ]
+	shown=${shown#*$'\n'}
+	[[ $output == "${shown%%…*}"*"${shown#*…}" ]] || diff <(echo "$shown") <(echo "$output")
 }

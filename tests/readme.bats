@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Run the commands of README's sessions between two hosts, and compare the output with README's, except for the
 # numbers. Also run the commands that tests/README.md shows on two hosts.
-# shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
+# shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # tests are subshells; variables come from and go to bats and helpers.bash
 
 load helpers
 
@@ -38,13 +38,19 @@ connect() {
 
 # shape: replace what differs between runs in standard input: numbers, addresses, and which packets were retransmitted.
 shape() {
-	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^no errors counted by/d; /^counted by .* during the session:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d'
+	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^digests took/d; /^no errors counted by/d; /^counted by .* during the session:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d'
 }
 
-# shows HEADING [FIRST]: check that the client printed the output that README shows below HEADING, starting at the
-# line that begins with FIRST.
+# shows HEADING [FIRST [NUMBER]]: check that the client printed the block of code with NUMBER (1) that README shows below
+# HEADING, starting at the line that begins with FIRST. A line "…" in README stands for any number of lines.
 shows() {
-	diff <(block README.md "## $1" 1 | shape) <(sed -n "/^${2:-}/,\$p" <<<"$output" | shape)
+	local shown printed
+	shown=$(block README.md "## $1" "${3:-1}" | shape)
+	printed=$(sed -n "/^${2:-}/,\$p" <<<"$output" | shape)
+	if [[ $shown == *$'\n…\n'* ]]; then
+		[[ $printed == "${shown%%…*}"*"${shown#*$'\n…'}" ]] && return
+	fi
+	diff <(echo "$shown") <(echo "$printed")
 }
 
 # transcript HOST: print the output of HOST that README shows.
@@ -65,7 +71,7 @@ transcript() {
 	head -c 2000000 /dev/urandom >"$LAB/share/disk.img"
 	serve "$(typed A 1 'Send a file')"
 	connect "$(typed B 1 'Send a file')"
-	shows 'Send a file'
+	shows 'Send a file' 'wrote '
 	cmp "$LAB/share/disk.img" "$LAB/share/received.img"
 }
 
@@ -84,6 +90,46 @@ transcript() {
 	serve "$(typed A 1 Measure)"
 	connect "$(typed B 1 Measure)"
 	shows Measure 'read '
+}
+
+# bats test_tags=roce,slow
+@test "README: an operator's commands examine both hosts and the path" {
+	export PATH=$PROGRAMS:$PATH
+	on a sh -c "$(typed A 1 'Which are you?')"
+	expect 0
+	[[ $output == *$'\nReady. '* ]]
+	serve "$(typed A 2 'Which are you?')"
+	connect "$(typed B 1 'Which are you?')"
+	[[ $output == *$'\nReady. All sizes arrived in both directions, verified.' ]]
+	connect "$(typed B 2 'Which are you?')"
+	/usr/bin/python3 -c 'import json, sys; sys.exit(json.loads(sys.argv[1])["status"])' "$output"
+	stop_server
+}
+
+# bats test_tags=roce,slow
+@test "README: the rate of both directions is measured" {
+	serve "$(typed A 2 Measure | sed 's/ 10 / 1 --one-off /')"
+	connect "$(typed B 2 Measure | sed 's/ 10 / 1 /')"
+	grep -Eq '^wrote [0-9]+ bytes in [0-9]+ operations' <<<"$output"
+	expect_end server 0
+	grep -Eq '^wrote [0-9]+ bytes in [0-9]+ operations' "$server_out"
+}
+
+# bats test_tags=roce,slow
+@test "README: jq takes the shown keys from --json, and fails if a path has failed" {
+	local alert
+	serve "$PROGRAMS/rdma-server -p 47881"
+	connect "$(typed B 3 Measure)"
+	shows Measure '' 3
+	# shellcheck disable=SC2016 # README's backquotes
+	alert=$(sed -n 's/.*`\(rdma-client --check --json .* jq -e [^`]*\)`.*/\1/p' "$top/README.md")
+	export PATH=$PROGRAMS:$PATH
+	connect "${alert/ADDRESS/192.0.2.1}"
+	[ "$output" = true ]
+	stop_server
+	on b sh -c "${alert/ADDRESS/192.0.2.1}"
+	expect 1
+	[ "$output" = false ]
 }
 
 # Over iWARP --check tries other sizes than README shows.
