@@ -93,6 +93,20 @@ transcript() {
 }
 
 # bats test_tags=roce,slow
+@test "README: the demonstration prints the lines as shown" {
+	local line shaped count=0
+	rm -rf "${LAB:?}/share/"* # the demonstration expects no folder there
+	run "$top/tests/demo"
+	[ "$status" -eq 0 ]
+	shaped=$(shape <<<"$output")
+	while read -r line; do
+		count=$((count + 1))
+		grep -qxF -e "$line" <<<"${shaped//$'\n '/$'\n'}" || { echo "not printed: $line" && return 1; }
+	done < <(block README.md '## Try it' 1 | grep -v '^[$…]' | shape)
+	[ "$count" -eq 3 ]
+}
+
+# bats test_tags=roce,slow
 @test "README: an operator's commands examine both hosts and the path" {
 	export PATH=$PROGRAMS:$PATH
 	on a sh -c "$(typed A 1 'Which are you?')"
