@@ -19,7 +19,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wst
 	-Wwrite-strings -Wvla
 # Support files of more than 2 GiB on 32-bit machines.
 DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
-COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
+COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(DEFINES) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS) ## build the two programs
@@ -29,6 +29,19 @@ $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 
 %.o: %.c $(HEADERS)
 	$(COMPILE) -c -o $@ $<
+
+# The commit of a git checkout: "+g1234567", or "+g1234567.dirty" if files are changed. Releases and packages have none.
+PROGRAM_COMMIT ?= $(shell [ ! -e .git ] || ! command -v git >/dev/null || \
+	git describe --always --abbrev=7 --exclude='*' --dirty=.dirty | sed 's/^/+g/')
+
+# The file changes only if the commit does, and one object depends on it.
+build/version: FORCE
+	@mkdir -p build
+	@commit='$(PROGRAM_COMMIT)'; echo "$$commit" | cmp -s - $@ || echo "$$commit" >$@
+FORCE:
+
+rdma-common/options.o: DEFINES = -DPROGRAM_COMMIT='"$(shell cat build/version)"'
+rdma-common/options.o: build/version
 
 help: ## print this list
 	@sed -n 's/^\([a-z][a-z-]*\):.* ## \(.*\)/\1:\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS=: read -r target text; do \
@@ -46,12 +59,12 @@ COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
 MANUALS = $(INSTALLED)/share/man/man
 SCHEMA = rdma-pair.schema.json
 
-# Install, and build before only if the folder belongs to this user: the owner's next 'make' could not replace root's files.
-# bash-completion reads the options from --help.
+# Install, and build before only if the folder belongs to this user: the owner's next 'make' could not replace root's files. In
+# another user's folder git refuses, so do not call it. bash-completion reads the options from --help.
 install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
 		$(MAKE) --no-print-directory all; \
-	elif ! $(MAKE) -q $(PROGRAMS); then \
+	elif ! $(MAKE) -q -o build/version $(PROGRAMS); then \
 		echo "install: the programs are not built, or older than their sources; run 'make' first, as the owner of this folder" >&2; \
 		exit 1; \
 	fi
@@ -73,9 +86,8 @@ uninstall: ## remove the installed files
 # ---- Debian package ----
 
 # The time of the last commit, so that two builds produce the same package. In a tarball, the time of README.md.
-SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y README.md))
-export SOURCE_DATE_EPOCH
-VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.h)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y README.md)
+VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c)
 # The author of the last change; in a tarball without git, the user who builds.
 MAINTAINER ?= $(shell git log -1 --format='%an <%ae>' 2>/dev/null || echo "$$(id -un) <$$(id -un)@$$(uname -n)>")
 DEB_TREE = build/deb/tree
@@ -107,15 +119,15 @@ rdma-pair ($(VERSION)) unstable; urgency=medium
 endef
 
 deb: ## build a Debian package in build/; MAINTAINER='Name <address>'
-deb: export DEB_CONTROL := $(DEB_CONTROL)
-deb: export DEB_CHANGELOG := $(DEB_CHANGELOG)
+deb: export CONTROL = $(DEB_CONTROL)
+deb: export CHANGELOG = $(DEB_CHANGELOG)
 deb:
 	tests/setup build package
 	rm -rf build/deb build/*.deb
-	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr
+	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr PROGRAM_COMMIT=
 	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
-	echo "$$DEB_CONTROL" >build/deb/debian/control
-	echo "$$DEB_CHANGELOG" >build/deb/debian/changelog
+	echo "$$CONTROL" >build/deb/debian/control
+	echo "$$CHANGELOG" >build/deb/debian/changelog
 	cp LICENSE $(DEB_DOC)/copyright
 	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
 	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
@@ -125,7 +137,11 @@ deb:
 	cd build/deb && dpkg-shlibdeps $(PROGRAMS:%=tree/usr/bin/%) && dpkg-gencontrol -Ptree
 	chmod -R u=rwX,go=rX $(DEB_TREE)
 	cd $(DEB_TREE) && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums
-	dpkg-deb --root-owner-group --build $(DEB_TREE) build
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) dpkg-deb --root-owner-group --build $(DEB_TREE) build
+
+dist: ## a tarball of the committed files in build/, with the same bytes each time
+	mkdir -p build
+	git -c tar.umask=0022 archive --prefix=rdma-pair-$(VERSION)/ HEAD | gzip -9n >build/rdma-pair-$(VERSION).tar.gz
 
 # ---- tests and demonstrations ----
 
@@ -293,4 +309,4 @@ compilers: ## build with gcc and clang with other options, and run the analyzer 
 	done; done; done
 	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 
-.PHONY: $(FAKE_VERBS) all help lessons install uninstall deb clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format pictures lint
+.PHONY: $(FAKE_VERBS) all help lessons install uninstall deb dist clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format pictures lint

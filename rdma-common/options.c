@@ -13,6 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The Makefile and the packages read the version here. */
+#define PROGRAM_VERSION "0.1.0"
+
+/* The Makefile passes the commit to this file alone. */
+#ifndef PROGRAM_COMMIT
+#define PROGRAM_COMMIT ""
+#endif
+
+const char program_version[] = PROGRAM_VERSION PROGRAM_COMMIT;
+
 const char *operation_name(enum operation operation)
 {
 	if (operation == OPERATION_ANY)
@@ -336,7 +346,7 @@ static enum parsed take_option(struct options *options, const struct row *row, c
 		print_help(options->role, usage);
 		return PARSED_EXIT;
 	case VERSION:
-		printf("%s %s\n", program_invocation_short_name, PROGRAM_VERSION);
+		printf("%s %s\n", program_invocation_short_name, program_version);
 		return PARSED_EXIT;
 	default:
 		return take_number(row, argument, field);

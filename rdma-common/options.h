@@ -11,7 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROGRAM_VERSION "0.1.0"
+/* "0.1.0"; built from a git checkout "0.1.0+g1234567", or "0.1.0+g1234567.dirty" if files are
+ * changed */
+extern const char program_version[];
 
 /* Maximum of --connections. */
 #define MAX_CONNECTIONS 128

@@ -61,12 +61,21 @@ without() {
 	find /usr/bin -maxdepth 1 -xtype f "${unwanted[@]}" -exec cp -s -t "$elsewhere" {} +
 }
 
+# project_files: print the names of this project's files, each with a NUL; in a tarball without git, of all files.
+project_files() {
+	if [ -e .git ]; then
+		git ls-files -z
+	else
+		find . -path ./build -prune -o -type f -print0
+	fi
+}
+
 # copied: copy the files of the project, as they are now, and the built files, of which rdma-client is out of date;
 # sets $copy.
 copied() {
 	copy=$BATS_TEST_TMPDIR/copy
 	mkdir "$copy"
-	{ git ls-files -z && printf '%s\0' rdma-client rdma-server ./*.o rdma-common/*.o rdma-common/check/*.o; } |
+	{ project_files && printf '%s\0' rdma-client rdma-server ./*.o rdma-common/*.o rdma-common/check/*.o; } |
 		xargs -0 cp --preserve=timestamps --parents -t "$copy" 2>/dev/null || true # some files may be deleted, or not built
 	touch "$copy/rdma-client.c"
 }
@@ -81,6 +90,42 @@ copied() {
 }
 
 # bats test_tags=slow
+@test "a build from a git checkout adds the commit to the version, and one from the tarball does not" {
+	local release commit hash stamp
+	copied
+	release=$(sed -n 's/^#define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c)
+	cd "$copy"
+	export GIT_CONFIG_GLOBAL=/dev/null
+	git init --quiet
+	git config user.name Pat
+	git config user.email pat@example.org
+	for commit in first second; do
+		echo "$commit" >>LICENSE
+		git add .
+		git commit --quiet --message "$commit"
+		make
+		hash=$(git rev-parse --short=7 HEAD)
+		[ "$(./rdma-client --version)" = "rdma-client $release+g$hash" ]
+		[ "$(./rdma-server --version)" = "rdma-server $release+g$hash" ]
+	done
+	stamp=$(stat -c %y rdma-server)
+	make
+	[ "$stamp" = "$(stat -c %y rdma-server)" ] # nothing changed
+	echo more >>LICENSE
+	make
+	[ "$(./rdma-client --version)" = "rdma-client $release+g$hash.dirty" ]
+	make dist
+	mv "build/rdma-pair-$release.tar.gz" "$BATS_TEST_TMPDIR/first.tar.gz"
+	make dist
+	cmp "build/rdma-pair-$release.tar.gz" "$BATS_TEST_TMPDIR/first.tar.gz"
+	# a tarball inside another project's checkout is not that project
+	tar xzf "$BATS_TEST_TMPDIR/first.tar.gz"
+	make -C "rdma-pair-$release"
+	[ "$("./rdma-pair-$release/rdma-client" --version)" = "rdma-client $release" ]
+	run ! grep -q more "rdma-pair-$release/LICENSE"
+}
+
+# bats test_tags=slow
 @test "make install as root builds nothing in another user's folder, and installs the programs built there" {
 	[ "$(id -u)" -eq 0 ] || skip "root alone can do that"
 	copied
@@ -92,7 +137,10 @@ copied() {
 	[ ! -e "$tree" ]
 	[ -z "$(find "$copy" -user root)" ]
 	setpriv --reuid nobody --regid nogroup --clear-groups make -C "$copy"
-	make -C "$copy" install "DESTDIR=$tree"
+	without git
+	stub git "touch '$BATS_TEST_TMPDIR/called'; exit 1"
+	PATH=$elsewhere make -C "$copy" install "DESTDIR=$tree"
+	[ ! -e "$BATS_TEST_TMPDIR/called" ]
 	diff <(installed /usr/local) <(files "$tree")
 	[ -z "$(find "$copy" -user root)" ]
 }

@@ -22,7 +22,7 @@ usage_error() {
 		[ "$(wc -L <<<"$output")" -le 80 ]
 		[ "$("$program" -h)" = "$output" ]
 		run -0 "$program" --version
-		[[ $output =~ ^"$program "[0-9]+\.[0-9]+\.[0-9]+$ ]]
+		[[ $output =~ ^"$program "[0-9]+\.[0-9]+\.[0-9]+(\+g[0-9a-f]{7,}(\.dirty)?)?$ ]]
 	done
 }
 

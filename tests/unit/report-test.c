@@ -304,7 +304,7 @@ static void assert_object(const char *kind, const char *rest, const char *error)
 		begins, sizeof(begins),
 		"{ \"kind\": \"%s\", \"version\": \"%s\", \"time\": \"20\?\?-\?\?-\?\?T\?\?:\?\?:\?\?.\?\?\?Z\", "
 		"\"host\": \"%s\", ",
-		kind, PROGRAM_VERSION, host);
+		kind, program_version, host);
 	assert_string_equal(text + strlen(begins), rest);
 	strcat(begins, "*");
 	assert_int_equal(fnmatch(begins, text, 0), 0);
