@@ -58,6 +58,8 @@ INSTALLED = $(DESTDIR)$(PREFIX)
 COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
 MANUALS = $(INSTALLED)/share/man/man
 SCHEMA = rdma-pair.schema.json
+DOCUMENTATION = $(INSTALLED)/share/doc/rdma-pair
+UNITS = $(wildcard .systemd/*)
 
 # Install, and build before only if the folder belongs to this user: the owner's next 'make' could not replace root's files. In
 # another user's folder git refuses, so do not call it. bash-completion reads the options from --help.
@@ -68,11 +70,16 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 		echo "install: the programs are not built, or older than their sources; run 'make' first, as the owner of this folder" >&2; \
 		exit 1; \
 	fi
-	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair"
+	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair" \
+		"$(DOCUMENTATION)/examples"
 	install $(PROGRAMS) "$(INSTALLED)/bin"
 	install -m 644 $(filter %.1,$(PAGES)) "$(MANUALS)1"
 	install -m 644 $(filter %.7,$(PAGES)) "$(MANUALS)7"
 	install -m 644 .man/$(SCHEMA) "$(INSTALLED)/share/rdma-pair"
+	install tests/pairs "$(DOCUMENTATION)/examples"
+	for unit in $(UNITS); do \
+		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 644 /dev/stdin "$(DOCUMENTATION)/examples/$${unit##*/}" || exit 1; \
+	done
 	for program in $(PROGRAMS); do \
 		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" || exit 1; \
 	done
@@ -81,6 +88,7 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 uninstall: ## remove the installed files
 	for program in $(PROGRAMS); do $(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" || exit 1; done
 	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)"
+	for example in pairs $(notdir $(UNITS)); do $(RM) "$(DOCUMENTATION)/examples/$$example" || exit 1; done
 	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done
 
 # ---- Debian package ----
@@ -132,7 +140,6 @@ deb:
 	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
 	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
 	gzip -9n $(DEB_TREE)/usr/share/man/man?/*
-	install -D -m 755 tests/pairs $(DEB_DOC)/examples/pairs
 	strip $(PROGRAMS:%=$(DEB_TREE)/usr/bin/%)
 	cd build/deb && dpkg-shlibdeps $(PROGRAMS:%=tree/usr/bin/%) && dpkg-gencontrol -Ptree
 	chmod -R u=rwX,go=rX $(DEB_TREE)

@@ -18,6 +18,10 @@ installed() {
 		755 $1/bin/rdma-server
 		644 $1/share/bash-completion/completions/rdma-client
 		644 $1/share/bash-completion/completions/rdma-server
+		755 $1/share/doc/rdma-pair/examples/pairs
+		644 $1/share/doc/rdma-pair/examples/rdma-check@.service
+		644 $1/share/doc/rdma-pair/examples/rdma-check@.timer
+		644 $1/share/doc/rdma-pair/examples/rdma-server.service
 		644 $1/share/man/man1/rdma-client.1
 		644 $1/share/man/man1/rdma-server.1
 		644 $1/share/man/man7/rdma-faq.7
@@ -43,7 +47,7 @@ files() {
 
 @test "make uninstall removes the installed files, and nothing else" {
 	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/"man{1,7} "$tree/usr/local/share/bash-completion/completions" \
-		"$tree/usr/local/share/rdma-pair"
+		"$tree/usr/local/share/rdma-pair" "$tree/usr/local/share/doc/rdma-pair/examples"
 	touch "$tree/usr/local/bin/rdma-other"
 	find "$tree" >"$BATS_TEST_TMPDIR/before"
 	make install "DESTDIR=$tree"
@@ -309,6 +313,22 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 }
 
 # bats test_tags=slow
+@test "systemd accepts the installed example units, and rates their exposure below 2.5" {
+	local unit
+	make install "PREFIX=$tree"
+	cd "$tree/share/doc/rdma-pair/examples"
+	for unit in rdma-server.service rdma-check@.service rdma-check@.timer; do
+		run -0 systemd-analyze verify --man=no "./$unit"
+		[ -z "$output" ]
+	done
+	grep -F "ExecStart=$tree/bin/rdma-server -p 47881 --json" rdma-server.service
+	grep -F "ExecStart=$tree/bin/rdma-client --check --json %i 47881" rdma-check@.service # %I would make host/a of host-a
+	for unit in rdma-server.service rdma-check@.service; do
+		systemd-analyze security --offline=true --no-pager --threshold=25 "./$unit"
+	done
+}
+
+# bats test_tags=slow
 @test "make deb builds a package that lintian accepts" {
 	make deb MAINTAINER="Pat Maintainer <pat@debian.org>"
 	package=$(echo build/rdma-pair_*.deb)
@@ -327,7 +347,6 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 		644 /usr/share/doc/rdma-pair/README.md.gz
 		644 /usr/share/doc/rdma-pair/changelog.gz
 		644 /usr/share/doc/rdma-pair/copyright
-		755 /usr/share/doc/rdma-pair/examples/pairs
 	END
 	dpkg-deb -c "$package" | sed -n 's|^-rwxr-xr-x root/root .* \./|755 /|p; s|^-rw-r--r-- root/root .* \./|644 /|p' \
 		>"$BATS_TEST_TMPDIR/packaged"

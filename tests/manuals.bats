@@ -87,3 +87,15 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 		sed -n 's/^\.It Qq \(the server refused: \)\?//p' | sed 's/\\&//g; s/\\-/-/g; s/\\(aq/'"'/g" | sort -u)
 	[ "$count" -gt 12 ]
 }
+
+# The first command prints an alert, the second one a metric. jq comes with the slow tests.
+# bats test_tags=slow
+@test "the lines for monitoring take a JSON object of --check" {
+	local commands object='{ "peer": "fd00::1", "status": 5 }'
+	mapfile -t commands < <(MANWIDTH=200 man -l .man/rdma-pair.7 | col -b | sed -n '/^MONITORING/,/^EXCEPTIONS/s/^[[:blank:]]*rdma-client --check --json .* | //p')
+	[ "${#commands[@]}" -eq 2 ]
+	run -1 sh -c "${commands[0]}" <<<"$object"
+	sh -c "${commands[0]}" <<<'{ "status": 0 }'
+	run -0 sh -c "${commands[1]}" <<<"$object"
+	[ "$output" = 'rdma_check_status{peer="fd00::1"} 5' ]
+}
