@@ -73,8 +73,9 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair" \
 		"$(DOCUMENTATION)/examples"
 	install $(PROGRAMS) "$(INSTALLED)/bin"
-	install -m 644 $(filter %.1,$(PAGES)) "$(MANUALS)1"
-	install -m 644 $(filter %.7,$(PAGES)) "$(MANUALS)7"
+	for page in $(PAGES); do \
+		sed 's/^\.Os .*/& $(VERSION)/' "$$page" | install -m 644 /dev/stdin "$(MANUALS)$${page##*.}/$${page##*/}" || exit 1; \
+	done
 	install -m 644 .man/$(SCHEMA) "$(INSTALLED)/share/rdma-pair"
 	install tests/pairs "$(DOCUMENTATION)/examples"
 	for unit in $(UNITS); do \
@@ -91,7 +92,7 @@ uninstall: ## remove the installed files
 	for example in pairs $(notdir $(UNITS)); do $(RM) "$(DOCUMENTATION)/examples/$$example" || exit 1; done
 	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done
 
-# ---- Debian package ----
+# ---- packages ----
 
 # The time of the last commit, so that two builds produce the same package. In a tarball, the time of README.md.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y README.md)
@@ -118,24 +119,20 @@ Description: verify one-sided RDMA between two hosts
  one-sided operations, and verify on both sides that every byte arrived.
 endef
 
-define DEB_CHANGELOG
-rdma-pair ($(VERSION)) unstable; urgency=medium
-
-  * The history of the source code tells what changed.
-
- -- $(MAINTAINER)  $(shell date -u -R -d @$(SOURCE_DATE_EPOCH))
-endef
-
 deb: ## build a Debian package in build/; MAINTAINER='Name <address>'
 deb: export CONTROL = $(DEB_CONTROL)
-deb: export CHANGELOG = $(DEB_CHANGELOG)
+deb: export AUTHOR = $(MAINTAINER)
 deb:
 	tests/setup build package
 	rm -rf build/deb build/*.deb
 	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr PROGRAM_COMMIT=
 	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
 	echo "$$CONTROL" >build/deb/debian/control
-	echo "$$CHANGELOG" >build/deb/debian/changelog
+	{ printf 'rdma-pair ($(VERSION)) unstable; urgency=medium\n\n' && \
+		sed -n '/^## $(VERSION)/,/^## /{ s/^- /* /p; s/^  //p; }' .github/CHANGELOG.md | fold -s -w 74 | \
+			sed 's/ *$$//; /^\* /!s/^/  /; s/^/  /' && \
+		printf '\n -- %s  %s\n' "$$AUTHOR" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))"; \
+	} >build/deb/debian/changelog
 	cp LICENSE $(DEB_DOC)/copyright
 	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
 	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
@@ -146,7 +143,7 @@ deb:
 	cd $(DEB_TREE) && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) dpkg-deb --root-owner-group --build $(DEB_TREE) build
 
-dist: ## a tarball of the committed files in build/, with the same bytes each time
+dist: ## pack the committed files into a tarball in build/, with the same bytes each time
 	mkdir -p build
 	git -c tar.umask=0022 archive --prefix=rdma-pair-$(VERSION)/ HEAD | gzip -9n >build/rdma-pair-$(VERSION).tar.gz
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* The Makefile and the packages read the version here. */
-#define PROGRAM_VERSION "0.1.0"
+#define PROGRAM_VERSION "1.0.0"
 
 /* The Makefile passes the commit to this file alone. */
 #ifndef PROGRAM_COMMIT

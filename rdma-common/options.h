@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* "0.1.0"; built from a git checkout "0.1.0+g1234567", or "0.1.0+g1234567.dirty" if files are
- * changed */
+/* For example "1.0.0". A build from a git checkout adds the commit, "1.0.0+g1234567", and ".dirty"
+ * if files are changed. */
 extern const char program_version[];
 
 /* Maximum of --connections. */

@@ -30,6 +30,11 @@ installed() {
 	END
 }
 
+# release: print the version without a commit.
+release() {
+	sed -n 's/^#define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c
+}
+
 # files FOLDER: print the files in FOLDER, with their permissions.
 files() {
 	find "$1" -type f -printf '%m /%P\n' | LC_ALL=C sort -k 2
@@ -41,6 +46,9 @@ files() {
 	DESTDIR="$tree/with a blank" make install "PREFIX=/usr/my local"
 	diff <(installed "/usr/my local") <(files "$tree/with a blank")
 	cmp rdma-server "$tree/usr/local/bin/rdma-server"
+	for page in "$tree"/usr/local/share/man/man?/*; do
+		grep -qxF ".Os rdma-pair $(release)" "$page"
+	done
 	make uninstall "DESTDIR=$tree/with a blank" "PREFIX=/usr/my local"
 	[ -z "$(find "$tree/with a blank" -type f)" ]
 }
@@ -97,7 +105,7 @@ copied() {
 @test "a build from a git checkout adds the commit to the version, and one from the tarball does not" {
 	local release commit hash stamp
 	copied
-	release=$(sed -n 's/^#define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c)
+	release=$(release)
 	cd "$copy"
 	export GIT_CONFIG_GLOBAL=/dev/null
 	git init --quiet
@@ -334,12 +342,13 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	package=$(echo build/rdma-pair_*.deb)
 	[ "$(dpkg-deb -f "$package" Package Version Architecture Maintainer Section)" = "$(cat <<-END
 		Package: rdma-pair
-		Version: $(./rdma-server --version | cut -d ' ' -f 2)
+		Version: $(release)
 		Architecture: $(dpkg --print-architecture)
 		Maintainer: Pat Maintainer <pat@debian.org>
 		Section: net
 	END
 	)" ]
+	[ "$(build/deb/tree/usr/bin/rdma-server --version)" = "rdma-server $(release)" ]
 	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5; do
 		dpkg-deb -f "$package" Depends | grep -Eq "(^|, )$library \(>= "
 	done
@@ -352,6 +361,11 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 		>"$BATS_TEST_TMPDIR/packaged"
 	diff <(sort "$BATS_TEST_TMPDIR/expected") <(sort "$BATS_TEST_TMPDIR/packaged")
 	lintian --allow-root --fail-on error,warning "$package"
+	dpkg-deb --fsys-tarfile "$package" | tar -xO ./usr/share/doc/rdma-pair/changelog.gz | zcat >"$BATS_TEST_TMPDIR/changelog"
+	grep -q '^  \* ' "$BATS_TEST_TMPDIR/changelog"
+	run ! grep -E '.{81}| $' "$BATS_TEST_TMPDIR/changelog"
+	diff <(sed -n "/^## $(release)/,/^## /{/^[- ] /s/^. *//p}" .github/CHANGELOG.md | xargs -d '\n') \
+		<(sed -n '/^   *[* ] /s/^ *\(\* \)\?//p' "$BATS_TEST_TMPDIR/changelog" | xargs -d '\n')
 }
 
 @test "make deb works in a tarball without git, too" {
