@@ -103,6 +103,7 @@ struct json_object *json_begin(const char *kind)
 	snprintf(milliseconds, sizeof(milliseconds), "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
 	gethostname(host, sizeof(host) - 1);
 	json_add_text(object, "kind", kind);
+	json_add_count(object, "schema", JSON_SCHEMA);
 	json_add_text(object, "version", program_version);
 	json_add_text(object, "time", milliseconds);
 	json_add_text(object, "host", host);

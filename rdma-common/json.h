@@ -17,6 +17,9 @@
 
 struct json_object; /* from json-c */
 
+/* The version of the keys. It stays if keys are added; see COMPATIBILITY in rdma-pair(7). */
+#define JSON_SCHEMA 1
+
 /*
  * Begin an object of this kind for print_json(), with the program's version, the time (UTC, RFC
  * 3339) and the host's name.

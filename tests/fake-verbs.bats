@@ -2225,3 +2225,52 @@ instructions() {
 	FAKE_VERBS=iwarp "${memcheck[@]}" "$programs/rdma-client" -t 1 read 192.0.2.1 20000
 	FAKE_VERBS="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
 }
+
+# kept HEADING RECORDED: check that the file $BATS_TEST_TMPDIR/out has what the file RECORDED has below its heading.
+kept() {
+	python3 - "$@" "$BATS_TEST_TMPDIR/out" <<-'END'
+	import itertools, json, sys
+	def kept(old, new, key=None):
+	    if isinstance(old, dict):
+	        return isinstance(new, dict) and all(name in new and kept(old[name], new[name], name) for name in old)
+	    if isinstance(old, list):
+	        return isinstance(new, list) and len(new) >= len(old) and all(map(kept, old, new))
+	    if type(old) in (int, float) and key not in ("schema", "status"):
+	        return type(new) in (int, float)
+	    return type(old) is type(new) and (old == new or key in ("version", "time", "host", "text", "advice"))
+	heading, (_, *recorded), printed = sys.argv[1], *([*map(str.rstrip, open(name))] for name in sys.argv[2:])
+	if "--help" in heading:
+	    printed = [next((line for line in printed if line.startswith(old)), "")[:len(old)] for old in recorded]
+	for old, new in itertools.zip_longest(recorded, printed, fillvalue=""):
+	    if not (kept(json.loads(old), json.loads(new or "0")) if old.startswith("{") else old == new):
+	        sys.exit(f"{heading}\nrecorded: {old}\nprinted:  {new}")
+	END
+}
+
+@test "version 1 keeps its options, exit statuses, transcripts and the keys of its JSON objects" {
+	local recorded expected command script words count=0
+	csplit -s -z -f "$BATS_TEST_TMPDIR/recorded" <(grep -v '^#' tests/recorded) '/^== /' '{*}'
+	for recorded in "$BATS_TEST_TMPDIR"/recorded*; do
+		IFS=$'\t' read -r expected command script <"$recorded"
+		read -ra words <<<"$command"
+		fake "${words[0]}" "$script" "${words[@]:1}"
+		kept "$command $script" "$recorded"
+		[ "$status" -eq "${expected#== }" ]
+		count=$((count + 1))
+	done
+	[ "$count" -eq "$(grep -c '^== ' tests/recorded)" ]
+}
+
+@test "the installed JSON schema permits keys that a later version adds, and the tests' schema rejects them" {
+	local pattern object later='"later": 1,' new
+	for pattern in '"kind": "session".*"min"' '"kind": "check".*"peer": null'; do
+		object=$(grep -m 1 "$pattern" tests/recorded)
+		valid_json <<<"$object"
+		for new in "${object/{/{ $later}" "${object/\"min\"/$later \"min\"}" "${object/\"text\"/$later \"text\"}"; do
+			[[ $new = *"$later"* ]] || continue
+			run ! valid_json <<<"$new"
+			python3 -c 'import json, jsonschema, sys
+jsonschema.validate(json.load(sys.stdin), json.load(open(sys.argv[1])))' .man/rdma-pair.schema.json <<<"$new"
+		done
+	done
+}

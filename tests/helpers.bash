@@ -205,11 +205,26 @@ count() {
 	find "$1" -mindepth 1 | wc -l
 }
 
-# valid_json: check each line of standard input against the JSON schema of the manual pages; print what does not match.
+# valid_json: check each line of standard input against the JSON schema of the manual pages; print what does not match. The
+# schema permits keys that a later version may add; here an unknown key is an error.
 valid_json() {
+	# shellcheck disable=SC2016 # $defs is part of the schema
 	python3 -c '
 import json, jsonschema, sys
-validator = jsonschema.Draft202012Validator(json.load(open(sys.argv[1])))
+def forbid_unknown_keys(schema):
+    if isinstance(schema, list):
+        for item in schema:
+            forbid_unknown_keys(item)
+    elif isinstance(schema, dict):
+        if "kind" in schema.get("properties", {}):
+            schema["additionalProperties"] = False
+        for item in [*schema.get("properties", {}).values(), schema.get("items", {})]:
+            if "properties" in item or item.get("$ref") == "#/$defs/finding":
+                item["unevaluatedProperties"] = False
+        forbid_unknown_keys(list(schema.values()))
+schema = json.load(open(sys.argv[1]))
+forbid_unknown_keys(schema)
+validator = jsonschema.Draft202012Validator(schema)
 for line in sys.stdin:
     wrong = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(line)))
     wrong and sys.exit(f"{wrong}\n{line}")' "$top/.man/rdma-pair.schema.json"

@@ -302,7 +302,7 @@ static void assert_object(const char *kind, const char *rest, const char *error)
 	gethostname(host, sizeof(host));
 	snprintf(
 		begins, sizeof(begins),
-		"{ \"kind\": \"%s\", \"version\": \"%s\", \"time\": \"20\?\?-\?\?-\?\?T\?\?:\?\?:\?\?.\?\?\?Z\", "
+		"{ \"kind\": \"%s\", \"schema\": 1, \"version\": \"%s\", \"time\": \"20\?\?-\?\?-\?\?T\?\?:\?\?:\?\?.\?\?\?Z\", "
 		"\"host\": \"%s\", ",
 		kind, program_version, host);
 	assert_string_equal(text + strlen(begins), rest);
