@@ -99,6 +99,8 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y R
 VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c)
 # The author of the last change; in a tarball without git, the user who builds.
 MAINTAINER ?= $(shell git log -1 --format='%an <%ae>' 2>/dev/null || echo "$$(id -un) <$$(id -un)@$$(uname -n)>")
+# The newest section of the changelog: an entry begins with an asterisk.
+CHANGES = sed -n '/^\#\# $(VERSION)/,/^\#\# /{ s/^- /* /p; s/^  //p; }' .github/CHANGELOG.md
 DEB_TREE = build/deb/tree
 DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
 
@@ -129,8 +131,7 @@ deb:
 	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
 	echo "$$CONTROL" >build/deb/debian/control
 	{ printf 'rdma-pair ($(VERSION)) unstable; urgency=medium\n\n' && \
-		sed -n '/^## $(VERSION)/,/^## /{ s/^- /* /p; s/^  //p; }' .github/CHANGELOG.md | fold -s -w 74 | \
-			sed 's/ *$$//; /^\* /!s/^/  /; s/^/  /' && \
+		$(CHANGES) | fold -s -w 74 | sed 's/ *$$//; /^\* /!s/^/  /; s/^/  /' && \
 		printf '\n -- %s  %s\n' "$$AUTHOR" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))"; \
 	} >build/deb/debian/changelog
 	cp LICENSE $(DEB_DOC)/copyright
@@ -142,6 +143,23 @@ deb:
 	chmod -R u=rwX,go=rX $(DEB_TREE)
 	cd $(DEB_TREE) && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) dpkg-deb --root-owner-group --build $(DEB_TREE) build
+
+# rpmbuild compiles the files as they are now, in a folder of its own. Debian has no list of RPM packages to find BuildRequires in.
+rpm: ## build an RPM package in build/; MAINTAINER='Name <address>'
+rpm: export AUTHOR = $(MAINTAINER)
+rpm:
+	command -v rpmbuild >/dev/null || tests/setup build rpm
+	rm -rf build/rpm build/*.rpm
+	mkdir -p build/rpm
+	tar -czf build/rpm/rdma-pair-$(VERSION).tar.gz --exclude-vcs --exclude=./build --exclude='*.o' $(PROGRAMS:%=--exclude=./%) \
+		--transform 's|^\.|rdma-pair-$(VERSION)|' .
+	{ sed 's/@VERSION@/$(VERSION)/' .github/rdma-pair.spec && \
+		printf '* %s %s - $(VERSION)-1\n' "$$(LC_ALL=C date -u -d @$(SOURCE_DATE_EPOCH) '+%a %b %d %Y')" "$$AUTHOR" && \
+		$(CHANGES) | sed 's/%/%%/g; s/^\* /- /; t; s/^/  /'; \
+	} >build/rpm/rdma-pair.spec
+	rpmbuild -bb $(if $(wildcard /etc/debian_version),--nodeps) --define '_topdir $(CURDIR)/build/rpm' \
+		--define '_sourcedir %{_topdir}' --define '_rpmdir $(CURDIR)/build' \
+		--define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' build/rpm/rdma-pair.spec
 
 dist: ## pack the committed files into a tarball in build/, with the same bytes each time
 	mkdir -p build
@@ -313,4 +331,4 @@ compilers: ## build with gcc and clang with other options, and run the analyzer 
 	done; done; done
 	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 
-.PHONY: $(FAKE_VERBS) all help lessons install uninstall deb dist clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format pictures lint
+.PHONY: $(FAKE_VERBS) all help lessons install uninstall deb rpm dist clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format pictures lint

@@ -374,3 +374,33 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	PATH=$elsewhere make -C "$copy" deb
 	[ "$(dpkg-deb -f "$copy"/build/rdma-pair_*.deb Maintainer)" = "$(id -un) <$(id -un)@$(uname -n)>" ]
 }
+
+# Debian's rpmbuild neither strips programs nor compresses manual pages, and this package has no signature and no distribution.
+# bats test_tags=slow
+@test "make rpm builds a package with the files of make install, and rpmlint accepts it" {
+	local package unusual="unstripped-binary-or-object|manpage-not-compressed|no-manual-page-for-binary"
+	unusual+="|no-(signature|packager-tag|group-tag|url-tag|buildroot-tag)|invalid-(url|license)"
+	make rpm MAINTAINER="Pat Maintainer <pat@debian.org>"
+	package=$(echo build/rdma-pair-*.rpm)
+	[ "$(rpm -qp --qf '%{NAME} %{VERSION} %{LICENSE} %{CHANGELOGNAME}' "$package")" = \
+		"rdma-pair $(release) MIT Pat Maintainer <pat@debian.org> - $(release)-1" ]
+	rpm -qp --changelog "$package" | grep -q '^- '
+	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5; do
+		rpm -qp --requires "$package" | grep -qF "$library("
+	done
+	sort - <(installed /usr) >"$BATS_TEST_TMPDIR/expected" <<-END
+		644 /usr/share/doc/rdma-pair/CHANGELOG.md
+		644 /usr/share/doc/rdma-pair/README.md
+		644 /usr/share/licenses/rdma-pair/LICENSE
+	END
+	diff "$BATS_TEST_TMPDIR/expected" <(rpm -qp --qf '[%{FILEMODES:octal} %{FILENAMES}\n]' "$package" |
+		sed -n "/\.build-id/d; s|/rdma-pair-$(release)/|/rdma-pair/|; s/^100//p" | sort)
+	rpm -qlp "$package" | grep -x /usr/share/rdma-pair # otherwise its removal leaves this folder
+	rpm -qlp "$package" | grep -x /usr/share/doc/rdma-pair
+	mkdir "$tree"
+	rpm2cpio "$package" | (cd "$tree" && cpio --quiet -id)
+	[ "$("$tree/usr/bin/rdma-client" --version)" = "rdma-client $(release)" ]
+	if command -v rpmlint; then
+		run -1 grep -vE " ($unusual)( |$)" <(rpmlint "$package" build/rpm/rdma-pair.spec | grep ' [EW]: ')
+	fi
+}
