@@ -232,6 +232,11 @@ check: ## run the quick tests: unit tests, the fake library, sessions and faults
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests
 	tests/run
 
+check-local: ## run the tests of make check that need no emulated hosts, on any system with Debian's packages
+	tests/setup build check
+	$(MAKE) --no-print-directory -j "$$(nproc)" tests
+	tests/run local
+
 check-all: ## run all tests on both transports, and with sanitizers
 	tests/setup build lab check check-all
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests-all
@@ -331,4 +336,4 @@ compilers: ## build with gcc and clang with other options, and run the analyzer 
 	done; done; done
 	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 
-.PHONY: $(FAKE_VERBS) all help lessons install uninstall deb rpm dist clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format pictures lint
+.PHONY: $(FAKE_VERBS) all help lessons install uninstall deb rpm dist clean tests tests-all check check-local check-all portability compilers fuzz soak mutate demo bench lab fresh format pictures lint
