@@ -41,8 +41,8 @@
 #define DATAGRAM_SIZE 64
 /* The kernel's state of an identifier that listens (enum rdma_cm_state in its cma_priv.h). */
 #define STATE_LISTEN 8
-/* The size of a part of the kernel's answer to a dump. */
-#define DUMP_SIZE 32768
+/* Size of the longest part of an answer from netlink. */
+#define PART_SIZE 32768
 
 /* Source address failed the policy (RFC 4443, 3.1). */
 #define ICMP6_POLICY_FAIL 5
@@ -124,136 +124,137 @@ static void set_address(struct evidence *evidence, enum fact fact, struct span r
 		evidence_set(evidence, fact, "%s", text);
 }
 
-/* ---- Network interfaces, routes and neighbours ---- */
+/* ---- Questions to the kernel ---- */
 
-/* A question about an address, or about an interface by its name. */
+/* A netlink message: a header, a body such as struct rtmsg, and attributes. */
 struct question {
 	struct nlmsghdr header;
-	union {
-		struct ifinfomsg link;
-		struct rtmsg route;
-		struct ndmsg neighbour;
-		uint8_t none;
-	} body;
-	uint8_t attributes[96];
+	uint8_t rest[112];
 };
 
-/* Begin a question of this type, whose body has `size` bytes. */
-static void begin(struct question *question, int type, size_t size)
-{
-	memset(question, 0, sizeof(*question));
-	question->header.nlmsg_type = (uint16_t)type;
-	question->header.nlmsg_flags = NLM_F_REQUEST;
-	question->header.nlmsg_len = (uint32_t)(NLMSG_HDRLEN + size);
-}
+/* Set facts from a message, whose header is left out. */
+typedef void (*message_function)(struct evidence *evidence, struct span message);
 
-static uint32_t align(uint32_t size)
+/* Return a question of this type without attributes. `size`: bytes of its body. */
+static struct question make_question(int type, int flags, const void *body, size_t size)
 {
-	return (size + NLMSG_ALIGNTO - 1) & ~(NLMSG_ALIGNTO - 1U);
+	struct question question = { .header = { .nlmsg_len = (uint32_t)NLMSG_LENGTH(size),
+						 .nlmsg_type = (uint16_t)type,
+
+						 .nlmsg_flags =
+							 (uint16_t)(NLM_F_REQUEST | flags) } };
+
+	memcpy(question.rest, body, size);
+	return question;
 }
 
 static void add_attribute(struct question *question, uint16_t type, const void *value,
 			  uint16_t size)
 {
-	const struct nlattr attribute = { .nla_len = (uint16_t)(sizeof(struct nlattr) + size),
-					  .nla_type = type };
-	uint8_t *end = (uint8_t *)question + align(question->header.nlmsg_len);
+	const struct nlattr attribute = { (uint16_t)(sizeof(attribute) + size), type };
+	uint32_t offset = NLMSG_ALIGN(question->header.nlmsg_len);
 
-	memcpy(end, &attribute, sizeof(attribute));
-	memcpy(end + sizeof(struct nlattr), value, size);
-	question->header.nlmsg_len = align(question->header.nlmsg_len) + attribute.nla_len;
+	memcpy((uint8_t *)question + offset, &attribute, sizeof(attribute));
+	memcpy((uint8_t *)question + offset + sizeof(attribute), value, size);
+	question->header.nlmsg_len = offset + attribute.nla_len;
 }
 
-/* Ask, and return the attributes of the answer after a body of `size` bytes. */
-static struct span ask_route(const struct question *question, int type, size_t size,
-			     uint8_t answer[NETLINK_ANSWER_SIZE])
+/*
+ * Send a question to a netlink protocol. Call `function` for each message of the answer that has
+ * this type and a body of at least `size` bytes. Return the errno value that the kernel answers
+ * instead, or 0.
+ */
+static int ask_kernel(struct evidence *evidence, int protocol, const struct question *question,
+		      int type, size_t size, message_function function)
 {
-	size_t length = netlink_ask(NETLINK_ROUTE, question, question->header.nlmsg_len, answer);
+	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol), error = 0;
+	_Alignas(struct nlmsghdr) uint8_t answer[PART_SIZE];
+	ssize_t length;
 
-	return netlink_attributes(answer, length, type, NLMSG_HDRLEN + size);
-}
+	if (descriptor < 0)
+		return 0;
+	/* if this fails, there is nothing to receive */
+	send(descriptor, question, question->header.nlmsg_len, 0);
+	while ((length = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT)) > 0) {
+		struct nlmsghdr *message = (void *)answer;
 
-/* Store the kind of an interface, such as "vlan" or "ipip"; "plain" if it has none. */
-static void link_kind(const char *interface, char kind[IF_NAMESIZE])
-{
-	uint8_t answer[NETLINK_ANSWER_SIZE];
-	struct question question;
-	struct span name;
+		for (; NLMSG_OK(message, length); message = NLMSG_NEXT(message, length)) {
+			struct span body = { NLMSG_DATA(message),
+					     message->nlmsg_len - NLMSG_LENGTH(0) };
+			struct nlmsgerr failure;
 
-	kind[0] = '\0';
-	begin(&question, RTM_GETLINK, sizeof(struct ifinfomsg));
-	question.body.link.ifi_index = (int)if_nametoindex(interface);
-	name = ask_route(&question, RTM_NEWLINK, sizeof(struct ifinfomsg), answer);
-	if (name.size == 0)
-		return;
-	name = netlink_find(netlink_find(name, IFLA_LINKINFO), IFLA_INFO_KIND);
-	snprintf(kind, IF_NAMESIZE, "%.*s", name.size ? (int)name.size : 5,
-		 name.size ? (const char *)name.bytes : "plain");
-}
-
-/* Describe the interface of the route: rdma_cm resolves addresses by ARP or by IPoIB. */
-static void describe_route_interface(struct evidence *evidence)
-{
-	const char *name = evidence_get(evidence, FACT_route_interface);
-	struct sysfs_line type = sysfs_read_line("/sys/class/net/%s/type", name);
-	char kind[IF_NAMESIZE];
-
-	if (!type.text[0])
-		return;
-	switch (strtol(type.text, NULL, 10)) {
-	case ARPHRD_ETHER:
-		evidence_set(evidence, FACT_route_kind, "ethernet");
-		break;
-	case ARPHRD_INFINIBAND:
-		evidence_set(evidence, FACT_route_kind, "infiniband");
-		break;
-	case ARPHRD_LOOPBACK:
-		evidence_set(evidence, FACT_route_kind, "loopback");
-		break;
-	default:
-		link_kind(name, kind);
-		evidence_set(evidence, FACT_route_kind, "%s", kind);
+			if (message->nlmsg_type == type && body.size >= size)
+				function(evidence, body);
+			else if (message->nlmsg_type == NLMSG_ERROR &&
+				 netlink_copy(body, &failure, sizeof(failure)))
+				error = -failure.error;
+		}
 	}
+	close(descriptor);
+	return error;
 }
 
-/* Name a VRF of this host, whose routes are in a table of its own. */
-static void find_vrf(struct evidence *evidence)
+/* Return the attributes after the first `size` bytes of a message. */
+static struct span attributes_after(struct span message, size_t size)
 {
-	struct if_nameindex *all = if_nameindex();
-	char kind[IF_NAMESIZE];
+	return (struct span){ message.bytes + size, message.size - size };
+}
 
-	for (struct if_nameindex *one = all; one && one->if_name; one++) {
-		link_kind(one->if_name, kind);
-		if (!strcmp(kind, "vrf"))
-			evidence_set(evidence, FACT_vrf, "%s", one->if_name);
-	}
-	if (all)
-		if_freenameindex(all);
+/* ---- Network interfaces, routes and neighbours ---- */
+
+/* Set the facts that are about this interface: its kind, such as "vlan" or "ipip", and a VRF. */
+static void examine_link(struct evidence *evidence, struct span message)
+{
+	const struct ifinfomsg *link = (const void *)message.bytes;
+	struct span attributes = attributes_after(message, sizeof(*link));
+	struct span info = netlink_find(netlink_find(attributes, IFLA_LINKINFO), IFLA_INFO_KIND);
+	char name[IF_NAMESIZE], kind[IF_NAMESIZE] = "plain";
+
+	if (!if_indextoname((unsigned int)link->ifi_index, name))
+		return;
+	if (info.size > 0)
+		snprintf(kind, sizeof(kind), "%.*s", (int)info.size, (const char *)info.bytes);
+	if (!strcmp(kind, "vrf"))
+		evidence_set(evidence, FACT_vrf, "%s", name);
+	if (!strcmp(name, evidence_get(evidence, FACT_gid_interface)))
+		evidence_set(evidence, FACT_gid_kind, "%s", kind);
+	if (strcmp(name, evidence_get(evidence, FACT_route_interface)) != 0)
+		return;
+	/* rdma_cm resolves addresses by ARP or by IPoIB */
+	evidence_set(evidence, FACT_route_kind, "%s",
+		     link->ifi_type == ARPHRD_ETHER        ? "ethernet"
+		     : link->ifi_type == ARPHRD_INFINIBAND ? "infiniband"
+		     : link->ifi_type == ARPHRD_LOOPBACK   ? "loopback"
+							   : kind);
+}
+
+/* Describe the interfaces of the route and of the GID. Name a VRF, which has its own routes. */
+static void describe_links(struct evidence *evidence)
+{
+	const struct ifinfomsg all = { 0 };
+	struct question question = make_question(RTM_GETLINK, NLM_F_DUMP, &all, sizeof(all));
+
+	ask_kernel(evidence, NETLINK_ROUTE, &question, RTM_NEWLINK, sizeof(all), examine_link);
 }
 
 /* Set the facts of a route that the kernel has found. */
-static void describe_route(struct evidence *evidence, const uint8_t *answer, struct span route,
-			   const struct raw_address *address)
+static void examine_route(struct evidence *evidence, struct span message)
 {
-	struct span gateway = netlink_find(route, RTA_GATEWAY);
+	const struct rtmsg *route = (const void *)message.bytes;
+	struct span attributes = attributes_after(message, sizeof(*route));
+	struct span gateway = netlink_find(attributes, RTA_GATEWAY);
 	char name[IF_NAMESIZE];
-	struct rtmsg head;
 	uint32_t index;
 
-	if (route.size == 0)
-		return;
-	memcpy(&head, answer + NLMSG_HDRLEN, sizeof(head));
 	evidence_set(evidence, FACT_route, "found");
-	evidence_set(evidence, FACT_own_address, head.rtm_type == RTN_LOCAL ? "yes" : "no");
+	evidence_set(evidence, FACT_own_address, route->rtm_type == RTN_LOCAL ? "yes" : "no");
 	if (!is_known(evidence, FACT_source))
-		set_address(evidence, FACT_source, netlink_find(route, RTA_PREFSRC));
+		set_address(evidence, FACT_source, netlink_find(attributes, RTA_PREFSRC));
 	set_address(evidence, FACT_next_hop,
-		    gateway.size ? gateway : (struct span){ address->bytes, address->size });
-	if (!netlink_copy(netlink_find(route, RTA_OIF), &index, sizeof(index)) ||
-	    !if_indextoname(index, name))
-		return;
-	evidence_set(evidence, FACT_route_interface, "%s", name);
-	describe_route_interface(evidence);
+		    gateway.size ? gateway : netlink_find(attributes, RTA_DST));
+	if (netlink_copy(netlink_find(attributes, RTA_OIF), &index, sizeof(index)) &&
+	    if_indextoname(index, name))
+		evidence_set(evidence, FACT_route_interface, "%s", name);
 }
 
 /* Ask the kernel for the route to `address`. */
@@ -261,56 +262,46 @@ static void find_route(struct evidence *evidence, const struct sockaddr *address
 		       const struct sockaddr *source)
 {
 	struct raw_address target = raw_address(address), from = raw_address(source);
-	uint8_t answer[NETLINK_ANSWER_SIZE];
-	struct nlmsgerr failure;
-	struct question question;
-	size_t length;
+	const struct rtmsg body = { .rtm_family = (uint8_t)address->sa_family,
+				    .rtm_dst_len = (uint8_t)(8 * target.size),
+				    .rtm_src_len = (uint8_t)(8 * from.size) };
+	struct question question = make_question(RTM_GETROUTE, 0, &body, sizeof(body));
 
-	begin(&question, RTM_GETROUTE, sizeof(struct rtmsg));
-	question.body.route.rtm_family = (uint8_t)address->sa_family;
-	question.body.route.rtm_dst_len = (uint8_t)(8 * target.size);
 	add_attribute(&question, RTA_DST, target.bytes, target.size);
-	if (from.size == target.size) {
-		question.body.route.rtm_src_len = (uint8_t)(8 * from.size);
+	if (from.size > 0)
 		add_attribute(&question, RTA_SRC, from.bytes, from.size);
-	}
-	length = netlink_ask(NETLINK_ROUTE, &question, question.header.nlmsg_len, answer);
-	if (length >= NLMSG_HDRLEN + sizeof(failure) &&
-	    ((struct nlmsghdr *)(void *)answer)->nlmsg_type == NLMSG_ERROR) {
-		memcpy(&failure, answer + NLMSG_HDRLEN, sizeof(failure));
-		evidence_set_error(evidence, FACT_route, -failure.error);
-		find_vrf(evidence);
-		return;
-	}
-	describe_route(evidence, answer,
-		       netlink_attributes(answer, length, RTM_NEWROUTE,
-					  NLMSG_HDRLEN + sizeof(struct rtmsg)),
-		       &target);
+	evidence_set_error(evidence, FACT_route,
+			   ask_kernel(evidence, NETLINK_ROUTE, &question, RTM_NEWROUTE,
+				      sizeof(body), examine_route));
 }
 
-/* Find out whether the next hop has a hardware address. IPoIB and tunnels have other entries. */
+/* Set the fact about the hardware address. IPoIB and tunnels have other entries. */
+static void examine_neighbour(struct evidence *evidence, struct span message)
+{
+	const struct ndmsg *neighbour = (const void *)message.bytes;
+
+	if (neighbour->ndm_state & (NUD_FAILED | NUD_INCOMPLETE))
+		evidence_set(evidence, FACT_neighbour, "failed");
+	else if (neighbour->ndm_state != NUD_NONE && neighbour->ndm_state != NUD_NOARP)
+		evidence_set(evidence, FACT_neighbour, "resolved");
+}
+
+/* Find out whether the next hop has a hardware address. */
 static void find_neighbour(struct evidence *evidence)
 {
-	unsigned int interface = if_nametoindex(evidence_get(evidence, FACT_route_interface));
 	const char *hop = evidence_get(evidence, FACT_next_hop);
-	int family = strchr(hop, ':') ? AF_INET6 : AF_INET;
-	uint8_t answer[NETLINK_ANSWER_SIZE], raw[16];
+	const char *interface = evidence_get(evidence, FACT_route_interface);
+	struct ndmsg body = { .ndm_family = strchr(hop, ':') ? AF_INET6 : AF_INET,
+			      .ndm_ifindex = (int)if_nametoindex(interface) };
 	struct question question;
-	struct ndmsg head;
+	uint8_t raw[16];
 
-	if (!interface || inet_pton(family, hop, raw) != 1)
+	if (!body.ndm_ifindex || inet_pton(body.ndm_family, hop, raw) != 1)
 		return;
-	begin(&question, RTM_GETNEIGH, sizeof(head));
-	question.body.neighbour.ndm_family = (uint8_t)family;
-	question.body.neighbour.ndm_ifindex = (int)interface;
-	add_attribute(&question, NDA_DST, raw, family == AF_INET ? 4 : 16);
-	if (ask_route(&question, RTM_NEWNEIGH, sizeof(head), answer).size == 0)
-		return;
-	memcpy(&head, answer + NLMSG_HDRLEN, sizeof(head));
-	if (head.ndm_state & (NUD_FAILED | NUD_INCOMPLETE))
-		evidence_set(evidence, FACT_neighbour, "failed");
-	else if (head.ndm_state != NUD_NONE && head.ndm_state != NUD_NOARP)
-		evidence_set(evidence, FACT_neighbour, "resolved");
+	question = make_question(RTM_GETNEIGH, 0, &body, sizeof(body));
+	add_attribute(&question, NDA_DST, raw, body.ndm_family == AF_INET ? 4 : 16);
+	ask_kernel(evidence, NETLINK_ROUTE, &question, RTM_NEWNEIGH, sizeof(body),
+		   examine_neighbour);
 }
 
 /* ---- RDMA devices ---- */
@@ -372,7 +363,7 @@ static bool find_source(struct evidence *evidence, const char *device, unsigned 
 /* Describe the device of the evidence. */
 static void describe_device(struct evidence *evidence)
 {
-	char device[PATH_MAX], kind[IF_NAMESIZE];
+	char device[PATH_MAX];
 	struct sysfs_line layer, node;
 
 	snprintf(device, sizeof(device), DEVICES "%s", evidence_get(evidence, FACT_device));
@@ -388,8 +379,6 @@ static void describe_device(struct evidence *evidence)
 	evidence_set(evidence, FACT_software, host_is_software(device) ? "yes" : "no");
 	evidence_set(evidence, FACT_device_interface, "%s",
 		     sysfs_read_line("%s/parent", device).text);
-	link_kind(evidence_get(evidence, FACT_gid_interface), kind);
-	evidence_set(evidence, FACT_gid_kind, "%s", kind);
 }
 
 /* Find the device that has the source, and the network interfaces of it. */
@@ -452,38 +441,17 @@ static void find_cgroup(struct evidence *evidence)
 
 /* ---- The RDMA subsystem ---- */
 
-typedef void (*message_function)(struct evidence *evidence, struct span attributes);
-
-/* Call `function` for each message of the answer to a dump about a device, or about all: -1. */
+/* Dump a command about a device, or about all: -1. */
 static void dump_rdma(struct evidence *evidence, unsigned int command, int64_t device,
 		      message_function function)
 {
-	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
 	int type = (int)RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
+	struct question question = make_question(type, NLM_F_DUMP, "", 0);
 	uint32_t index = (uint32_t)device;
-	struct question question;
-	uint8_t answer[DUMP_SIZE];
-	ssize_t length = -1;
 
-	begin(&question, type, 0);
-	question.header.nlmsg_flags |= NLM_F_DUMP;
 	if (device >= 0)
 		add_attribute(&question, RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
-	if (descriptor >= 0 && send(descriptor, &question, question.header.nlmsg_len, 0) > 0)
-		length = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT);
-	while (length > 0) {
-		struct nlmsghdr *message = (void *)answer;
-
-		for (; NLMSG_OK(message, length); message = NLMSG_NEXT(message, length)) {
-			if (message->nlmsg_type == type)
-				function(evidence,
-					 (struct span){ NLMSG_DATA(message),
-							message->nlmsg_len - NLMSG_HDRLEN });
-		}
-		length = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT);
-	}
-	if (descriptor >= 0)
-		close(descriptor);
+	ask_kernel(evidence, NETLINK_RDMA, &question, type, 0, function);
 }
 
 /* Note that a port has a network interface in this namespace. */
@@ -643,6 +611,7 @@ void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
 	if (address)
 		find_route(evidence, address, source);
 	find_devices(evidence);
+	describe_links(evidence);
 	find_cgroup(evidence);
 	if (netlink_rdma_is_exclusive())
 		evidence_set(evidence, FACT_mode, "exclusive");
