@@ -7,6 +7,7 @@
 #include <glob.h>
 #include <ifaddrs.h>
 #include <infiniband/verbs.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/errqueue.h>
 #include <linux/rtnetlink.h>
@@ -23,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../negotiate.h"
 #include "../netlink.h"
 #include "../sysfs.h"
 #include "host.h"
@@ -454,67 +456,42 @@ static void dump_rdma(struct evidence *evidence, unsigned int command, int64_t d
 	ask_kernel(evidence, NETLINK_RDMA, &question, type, 0, function);
 }
 
-/* Note that a port has a network interface in this namespace. */
+/* Note whether a port has a network interface in this namespace. */
 static void note_interface(struct evidence *evidence, struct span port)
 {
 	if (netlink_find(port, RDMA_NLDEV_ATTR_NDEV_NAME).size > 0)
 		evidence_set(evidence, FACT_interface_here, "yes");
 }
 
-static void note_interfaces(struct evidence *evidence, struct span device)
-{
-	uint32_t index;
-
-	if (!netlink_copy(netlink_find(device, RDMA_NLDEV_ATTR_DEV_INDEX), &index, sizeof(index)))
-		return;
-	if (!is_known(evidence, FACT_interface_here))
-		evidence_set(evidence, FACT_interface_here, "no");
-	dump_rdma(evidence, RDMA_NLDEV_CMD_PORT_GET, index, note_interface);
-}
-
 /* Describe one identifier if a program listens with it: the program, its state, its address. */
 static void examine_cm_id(struct evidence *evidence, struct span id)
 {
 	struct span name = netlink_find(id, RDMA_NLDEV_ATTR_RES_SRC_ADDR);
-	union {
-		struct sockaddr_storage storage;
-		struct sockaddr_in ipv4;
-		struct sockaddr_in6 ipv6;
-	} address;
-	struct sysfs_line state, program;
-	char text[INET6_ADDRSTRLEN] = "", entry[200];
 	const char *known = evidence_get(evidence, FACT_listeners);
-	uint8_t number;
+	struct strbuf entry = { 0 }, list = { 0 };
+	struct sockaddr_storage address;
+	struct endpoint own;
 	uint32_t process;
-	bool any;
+	bool stopped, any;
+	uint8_t state;
 
-	if (!netlink_copy(netlink_find(id, RDMA_NLDEV_ATTR_RES_STATE), &number, sizeof(number)) ||
-	    number != STATE_LISTEN || !netlink_copy(name, &address.storage, sizeof(address.ipv6)) ||
+	if (!netlink_copy(netlink_find(id, RDMA_NLDEV_ATTR_RES_STATE), &state, sizeof(state)) ||
+	    state != STATE_LISTEN || !netlink_copy(name, &address, sizeof(struct sockaddr_in6)) ||
 	    !netlink_copy(netlink_find(id, RDMA_NLDEV_ATTR_RES_PID), &process, sizeof(process)))
 		return;
-	any = address.storage.ss_family == AF_INET6
-		      ? IN6_IS_ADDR_UNSPECIFIED(&address.ipv6.sin6_addr)
-		      : address.ipv4.sin_addr.s_addr == INADDR_ANY;
-	inet_ntop(address.storage.ss_family,
-		  address.storage.ss_family == AF_INET6 ? (void *)&address.ipv6.sin6_addr
-							: (void *)&address.ipv4.sin_addr,
-		  text, sizeof(text));
-	program = sysfs_read_line("/proc/%u/comm", process);
-	state = sysfs_find_line("State:", "/proc/%u/status", process);
-	/* both families have the port at the same place */
-	snprintf(entry, sizeof(entry), "%.20s (process %u%s) on port %u of %s", program.text,
-		 process, strstr(state.text, "T (") ? ", stopped" : "",
-		 ntohs(address.ipv4.sin_port), any ? "every address" : text);
-	if (strstr(state.text, "T ("))
+	own = endpoint_of((struct sockaddr *)&address);
+	any = !strcmp(own.address, "::") || !strcmp(own.address, "0.0.0.0");
+	stopped = strstr(sysfs_find_line("State:", "/proc/%u/status", process).text, "T (");
+	if (stopped)
 		evidence_set(evidence, FACT_stopped, "%u", process);
-	if (strstr(known, entry)) /* a listener has an identifier for each device and family */
+	strbuf_addf(&entry, "%.20s (process %u%s) on port %s of %s",
+		    sysfs_read_line("/proc/%u/comm", process).text, process,
+		    stopped ? ", stopped" : "", own.port, any ? "every address" : own.address);
+	if (strstr(known, entry.text)) /* a listener has an identifier for each device and family */
 		return;
-	if (!strcmp(known, "none"))
-		evidence_set(evidence, FACT_listeners, "%s", entry);
-	else
-		snprintf(evidence->facts[FACT_listeners].text + strlen(known),
-			 sizeof(evidence->facts[FACT_listeners].text) - strlen(known), ", %s",
-			 entry);
+	if (strcmp(known, "none") != 0)
+		strbuf_addf(&list, "%s, ", known);
+	evidence_set(evidence, FACT_listeners, "%s%s", list.text, entry.text);
 }
 
 static void examine_resources(struct evidence *evidence, struct span resources)
@@ -525,33 +502,49 @@ static void examine_resources(struct evidence *evidence, struct span resources)
 		examine_cm_id(evidence, entry);
 }
 
-static void examine_listeners(struct evidence *evidence, struct span device)
+/* Find out whether a device has an interface in this namespace, and which programs listen. */
+static void examine_device(struct evidence *evidence, struct span device)
 {
 	uint32_t index;
 
 	if (!netlink_copy(netlink_find(device, RDMA_NLDEV_ATTR_DEV_INDEX), &index, sizeof(index)))
 		return;
+	if (!is_known(evidence, FACT_interface_here))
+		evidence_set(evidence, FACT_interface_here, "no");
+	dump_rdma(evidence, RDMA_NLDEV_CMD_PORT_GET, index, note_interface);
 	if (!is_known(evidence, FACT_listeners))
 		evidence_set(evidence, FACT_listeners, "none");
 	dump_rdma(evidence, RDMA_NLDEV_CMD_RES_CM_ID_GET, index, examine_resources);
 }
 
-/* Add up a counter of the connection manager over the ports of all devices. */
-static uint64_t sum_counter(const char *pattern, bool *known)
+/* Set a fact to the sum of the connection manager's counters in these files, if there are any. */
+static void sum_counters(struct evidence *evidence, enum fact fact, const char *pattern)
 {
 	uint64_t sum = 0, number;
+	bool known = false;
 	glob_t files;
 
 	if (glob(pattern, 0, NULL, &files) == 0) {
 		for (size_t i = 0; i < files.gl_pathc; i++) {
 			if (sysfs_read_number(AT_FDCWD, files.gl_pathv[i], &number)) {
 				sum += number;
-				*known = true;
+				known = true;
 			}
 		}
 	}
 	globfree(&files);
-	return sum;
+	if (known)
+		evidence_set(evidence, fact, "%" PRIu64, sum);
+}
+
+static bool is_ipv4(const struct ifaddrs *one)
+{
+	return one->ifa_addr && one->ifa_addr->sa_family == AF_INET && one->ifa_netmask;
+}
+
+static in_addr_t ipv4_of(const struct sockaddr *address)
+{
+	return ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr;
 }
 
 /* Name the other interfaces whose addresses are in the same IPv4 subnet as the source. */
@@ -565,21 +558,12 @@ static void find_same_subnet(struct evidence *evidence)
 	    getifaddrs(&all))
 		return;
 	for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-		struct raw_address raw = raw_address(one->ifa_addr);
-
-		if (raw.size == 4 && !memcmp(raw.bytes, &source, 4))
+		if (is_ipv4(one) && ipv4_of(one->ifa_addr) == source.s_addr)
 			own = one;
 	}
 	for (const struct ifaddrs *one = all; own && one; one = one->ifa_next) {
-		struct raw_address raw = raw_address(one->ifa_addr);
-		struct raw_address mask = raw_address(own->ifa_netmask);
-		in_addr_t other, bits;
-
-		if (raw.size != 4 || mask.size != 4 || !strcmp(one->ifa_name, own->ifa_name))
-			continue;
-		memcpy(&other, raw.bytes, sizeof(other));
-		memcpy(&bits, mask.bytes, sizeof(bits));
-		if ((other & bits) == (source.s_addr & bits))
+		if (is_ipv4(one) && strcmp(one->ifa_name, own->ifa_name) != 0 &&
+		    !((ipv4_of(one->ifa_addr) ^ source.s_addr) & ipv4_of(own->ifa_netmask)))
 			evidence_set(evidence, FACT_same_subnet, "%s", one->ifa_name);
 	}
 	freeifaddrs(all);
@@ -587,17 +571,11 @@ static void find_same_subnet(struct evidence *evidence)
 
 void evidence_collect_listeners(struct evidence *evidence)
 {
-	bool known = false;
-	uint64_t received = sum_counter(DEVICES "*/ports/*/cm_rx_msgs/req", &known);
-	uint64_t answered = sum_counter(DEVICES "*/ports/*/cm_tx_msgs/rep", &known) +
-			    sum_counter(DEVICES "*/ports/*/cm_tx_msgs/rej", &known);
-
-	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_listeners);
+	sum_counters(evidence, FACT_requests_received, DEVICES "*/ports/*/cm_rx_msgs/req");
+	/* accepted by "rep", or rejected by "rej" */
+	sum_counters(evidence, FACT_requests_answered, DEVICES "*/ports/*/cm_tx_msgs/re[pj]");
 	find_same_subnet(evidence);
-	if (!known)
-		return;
-	evidence_set(evidence, FACT_requests_received, "%llu", (unsigned long long)received);
-	evidence_set(evidence, FACT_requests_answered, "%llu", (unsigned long long)answered);
+	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_device);
 }
 
 /* ---- All facts of this host ---- */
@@ -618,7 +596,7 @@ void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
 	if (!access("/proc/sys/net/core", F_OK))
 		evidence_set(evidence, FACT_first_namespace, "%s",
 			     access("/proc/sys/net/core/netdev_max_backlog", F_OK) ? "no" : "yes");
-	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, note_interfaces);
+	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_device);
 	drivers = ibv_get_device_list(&count);
 	if (drivers)
 		ibv_free_device_list(drivers);
