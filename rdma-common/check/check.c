@@ -52,7 +52,8 @@ static void explain(struct check *check, bool required)
 
 	if (check->options->port)
 		evidence_set(&check->evidence, FACT_port, "%s", check->options->port);
-	evidence_collect(&check->evidence, address ? address->ai_addr : NULL,
+	evidence_collect(&check->evidence, check->devices.view_error ? NULL : &check->devices.view,
+			 address ? address->ai_addr : NULL,
 			 address ? choose_source(check->path.sources, address) : NULL);
 	if (!required && !reach_judge(&check->evidence))
 		return;
@@ -94,7 +95,6 @@ enum status check_path(struct check *check)
 		if (check->findings.found.length > 0)
 			reach_report_text(&check->findings, &check->evidence, true);
 	}
-	devices_release(&check->devices);
 	if (!enough && usable) {
 		explain_path(check, devices, usable);
 		return STATUS_LOCAL_FAILURE;
@@ -283,6 +283,7 @@ enum status check_finish(struct check *check, enum status status)
 	if (check->options->port)
 		status = probe_report_counters(&check->probe, status);
 	path_release(&check->path);
+	devices_release(&check->devices);
 	json_add_status(findings, status, check->process->signal_number);
 	json_add_text(findings, "error", cause_of(check, status));
 	if (check->options->json) {

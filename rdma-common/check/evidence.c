@@ -27,7 +27,6 @@
 #include "../negotiate.h"
 #include "../netlink.h"
 #include "../sysfs.h"
-#include "host.h"
 
 #define ROCE_PORT 4791
 /* An unused UDP port. */
@@ -308,58 +307,20 @@ static void find_neighbour(struct evidence *evidence)
 
 /* ---- RDMA devices ---- */
 
-/* Return true if this network namespace has the address on an interface of this name. */
-static bool has_address(const char *interface, const struct in6_addr *gid)
-{
-	struct ifaddrs *all;
-	bool found = false;
-
-	if (getifaddrs(&all))
-		return false;
-	for (const struct ifaddrs *one = all; one && !found; one = one->ifa_next) {
-		struct raw_address raw = raw_address(one->ifa_addr);
-
-		/* a GID is an IPv6 address, or a mapped IPv4 address */
-		found = raw.size > 0 && !strcmp(one->ifa_name, interface) &&
-			!memcmp(gid->s6_addr + 16 - raw.size, raw.bytes, raw.size) &&
-			(raw.size == 16 || IN6_IS_ADDR_V4MAPPED(gid));
-	}
-	freeifaddrs(all);
-	return found;
-}
-
-/* Return the source as a GID; all zero if it is not known. */
-static struct in6_addr source_gid(const struct evidence *evidence)
+/* Return the entry of `view` for the source, with or without a scope ID; NULL: there is none. */
+static const struct host_address *find_source(const struct evidence *evidence,
+					      const struct host_view *view)
 {
 	const char *source = evidence_get(evidence, FACT_source);
-	struct in6_addr gid = IN6ADDR_ANY_INIT;
+	size_t size = strlen(source);
 
-	if (inet_pton(AF_INET6, source, &gid) != 1 &&
-	    inet_pton(AF_INET, source, gid.s6_addr + 12) == 1)
-		gid.s6_addr[10] = gid.s6_addr[11] = 0xff;
-	return gid;
-}
+	for (size_t i = 0; view && size > 0 && i < view->address_count; i++) {
+		const char *address = view->addresses[i].address;
 
-/* Look for the source among the GIDs of a port of the device in this folder. */
-static bool find_source(struct evidence *evidence, const char *device, unsigned int port,
-			const struct in6_addr *source)
-{
-	struct in6_addr gid;
-
-	for (unsigned int i = 0;; i++) {
-		struct sysfs_line line = sysfs_read_line("%s/ports/%u/gids/%u", device, port, i);
-
-		if (inet_pton(AF_INET6, line.text, &gid) != 1)
-			return false;
-		if (memcmp(&gid, source, sizeof(gid)) != 0)
-			continue;
-		line = sysfs_read_line("%s/ports/%u/gid_attrs/ndevs/%u", device, port, i);
-		if (!has_address(line.text, &gid))
-			continue;
-		evidence_set(evidence, FACT_gid_interface, "%s", line.text);
-		evidence_set(evidence, FACT_device, "%s", device + strlen(DEVICES));
-		return true;
+		if (!strncmp(address, source, size) && (!address[size] || address[size] == '%'))
+			return &view->addresses[i];
 	}
+	return NULL;
 }
 
 /* Describe the device of the evidence. */
@@ -383,11 +344,10 @@ static void describe_device(struct evidence *evidence)
 		     sysfs_read_line("%s/parent", device).text);
 }
 
-/* Find the device that has the source, and the network interfaces of it. */
-static void find_devices(struct evidence *evidence)
+/* Find the device that the source leads to, and the network interfaces of the device. */
+static void find_devices(struct evidence *evidence, const struct host_view *view)
 {
-	const struct in6_addr source = source_gid(evidence);
-	bool found = false;
+	const struct host_address *own = find_source(evidence, view);
 	glob_t all;
 
 	if (access("/sys/class/net", F_OK)) /* no sysfs */
@@ -397,20 +357,20 @@ static void find_devices(struct evidence *evidence)
 		const char *first = all.gl_pathv[0] + strlen(DEVICES);
 
 		evidence_set(evidence, FACT_kernel_device, "%s", first);
-		if (!is_known(evidence, FACT_device))
+		if (own)
+			first = ibv_get_device_name(own->verbs->device);
+		if (own || !is_known(evidence, FACT_device))
 			evidence_set(evidence, FACT_device, "%s", first);
-		for (size_t i = 0; i < all.gl_pathc && is_known(evidence, FACT_source); i++) {
-			for (unsigned int port = 1;
-			     !found && host_port_rate(all.gl_pathv[i], port) >= 0; port++)
-				found = find_source(evidence, all.gl_pathv[i], port, &source);
-		}
-		if (!found && is_known(evidence, FACT_source))
+		if (own)
+			evidence_set(evidence, FACT_gid_interface, "%s", own->interface);
+		else if (is_known(evidence, FACT_source) && view &&
+			 view->device_count == all.gl_pathc)
 			evidence_set(evidence, FACT_gid_interface, "none");
 		describe_device(evidence);
 		evidence_set(evidence, FACT_gid_is_below, "no");
-		for (size_t i = 0; i < all.gl_pathc; i++) {
-			if (found && !strcmp(sysfs_read_line("%s/parent", all.gl_pathv[i]).text,
-					     evidence_get(evidence, FACT_gid_interface)))
+		for (size_t i = 0; own && i < all.gl_pathc; i++) {
+			if (!strcmp(sysfs_read_line("%s/parent", all.gl_pathv[i]).text,
+				    own->interface))
 				evidence_set(evidence, FACT_gid_is_below, "yes");
 		}
 	}
@@ -580,15 +540,15 @@ void evidence_collect_listeners(struct evidence *evidence)
 
 /* ---- All facts of this host ---- */
 
-void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
-		      const struct sockaddr *source)
+void evidence_collect(struct evidence *evidence, const struct host_view *view,
+		      const struct sockaddr *address, const struct sockaddr *source)
 {
 	struct ibv_device **drivers;
 	int count = 0;
 
 	if (address)
 		find_route(evidence, address, source);
-	find_devices(evidence);
+	find_devices(evidence, view);
 	describe_links(evidence);
 	find_cgroup(evidence);
 	if (netlink_rdma_is_exclusive())

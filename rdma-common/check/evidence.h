@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "host.h"
+
 /* Each fact, and what it says. Rules, texts and the objects of --json use these names. */
 #define FACTS(X)                                                                              \
 	X(address)           /* the address of --check */                                     \
@@ -90,9 +92,12 @@ void evidence_set_error(struct evidence *evidence, enum fact fact, int error);
  */
 int evidence_send(const struct sockaddr *address, const struct sockaddr *source, int tos);
 
-/* Find facts about this host, and about the route to `address` from `source` (NULL: any). */
-void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
-		      const struct sockaddr *source);
+/*
+ * Find facts about this host, and about the route to `address` (NULL: none) from `source` (NULL:
+ * any). `view`: the addresses of this host that lead to a device; NULL: they are not known.
+ */
+void evidence_collect(struct evidence *evidence, const struct host_view *view,
+		      const struct sockaddr *address, const struct sockaddr *source);
 
 /*
  * Find out how `address` answers UDP port 4791 and an unused port, and whether the next
