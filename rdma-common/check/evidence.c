@@ -93,28 +93,6 @@ static bool is_known(const struct evidence *evidence, enum fact fact)
 
 /* ---- Addresses ---- */
 
-/* An address without its port: 4 bytes, or 16. */
-struct raw_address {
-	uint8_t bytes[16];
-	uint16_t size;
-};
-
-static struct raw_address raw_address(const struct sockaddr *address)
-{
-	struct raw_address raw = { .size = 0 };
-
-	if (address && address->sa_family == AF_INET) {
-		raw.size = 4;
-		memcpy(raw.bytes, &((const struct sockaddr_in *)(const void *)address)->sin_addr,
-		       4);
-	} else if (address && address->sa_family == AF_INET6) {
-		raw.size = 16;
-		memcpy(raw.bytes, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr,
-		       16);
-	}
-	return raw;
-}
-
 /* Set a fact to an address of 4 or 16 bytes. */
 static void set_address(struct evidence *evidence, enum fact fact, struct span raw)
 {
@@ -158,6 +136,17 @@ static void add_attribute(struct question *question, uint16_t type, const void *
 	memcpy((uint8_t *)question + offset, &attribute, sizeof(attribute));
 	memcpy((uint8_t *)question + offset + sizeof(attribute), value, size);
 	question->header.nlmsg_len = offset + attribute.nla_len;
+}
+
+/* Add an attribute with an address without its port. */
+static void add_address(struct question *question, uint16_t type, const struct sockaddr *address)
+{
+	const void *any = address;
+
+	if (address->sa_family == AF_INET)
+		add_attribute(question, type, &((const struct sockaddr_in *)any)->sin_addr, 4);
+	else
+		add_attribute(question, type, &((const struct sockaddr_in6 *)any)->sin6_addr, 16);
 }
 
 /*
@@ -262,15 +251,12 @@ static void examine_route(struct evidence *evidence, struct span message)
 static void find_route(struct evidence *evidence, const struct sockaddr *address,
 		       const struct sockaddr *source)
 {
-	struct raw_address target = raw_address(address), from = raw_address(source);
-	const struct rtmsg body = { .rtm_family = (uint8_t)address->sa_family,
-				    .rtm_dst_len = (uint8_t)(8 * target.size),
-				    .rtm_src_len = (uint8_t)(8 * from.size) };
+	const struct rtmsg body = { .rtm_family = (uint8_t)address->sa_family };
 	struct question question = make_question(RTM_GETROUTE, 0, &body, sizeof(body));
 
-	add_attribute(&question, RTA_DST, target.bytes, target.size);
-	if (from.size > 0)
-		add_attribute(&question, RTA_SRC, from.bytes, from.size);
+	add_address(&question, RTA_DST, address);
+	if (source)
+		add_address(&question, RTA_SRC, source);
 	evidence_set_error(evidence, FACT_route,
 			   ask_kernel(evidence, NETLINK_ROUTE, &question, RTM_NEWROUTE,
 				      sizeof(body), examine_route));
@@ -566,31 +552,43 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 
 /* ---- UDP ---- */
 
-/* Open a UDP socket that gets errors from the network, for one address; -1: errno says why. */
-static int open_udp(const struct sockaddr *address, const struct sockaddr *source)
+/* The socket options of an address family, and the size of its addresses. */
+struct family {
+	int level, receive_errors, type_of_service;
+	socklen_t size;
+};
+
+static struct family family_of(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET6)
+		return (struct family){ IPPROTO_IPV6, IPV6_RECVERR, IPV6_TCLASS,
+					sizeof(struct sockaddr_in6) };
+	return (struct family){ IPPROTO_IP, IP_RECVERR, IP_TOS, sizeof(struct sockaddr_in) };
+}
+
+/* Open a UDP socket for datagrams to `address` that gets errors from the network. Return -1 if
+ * this host cannot. */
+static int open_udp(const struct sockaddr *address, const struct sockaddr *source, int tos)
 {
 	int on = 1, descriptor = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool ipv6 = address->sa_family == AF_INET6;
+	const struct family family = family_of(address);
 
 	if (descriptor < 0)
 		return -1;
-	setsockopt(descriptor, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_RECVERR : IP_RECVERR,
-		   &on, sizeof(on));
-	if (source && bind(descriptor, source,
-			   ipv6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in))) {
-		close(descriptor);
-		return -1;
-	}
-	return descriptor;
+	setsockopt(descriptor, family.level, family.receive_errors, &on, sizeof(on));
+	setsockopt(descriptor, family.level, family.type_of_service, &tos, sizeof(tos));
+	if (!source || !bind(descriptor, source, family.size))
+		return descriptor;
+	close(descriptor);
+	return -1;
 }
 
 /* Send a datagram of zeros. Return 0, or an errno value. */
 static int send_udp(int descriptor, const struct sockaddr *address, uint16_t port)
 {
 	static const uint8_t zeros[DATAGRAM_SIZE];
+	const socklen_t size = family_of(address).size;
 	struct sockaddr_storage target = { 0 };
-	socklen_t size = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-							: sizeof(struct sockaddr_in);
 
 	memcpy(&target, address, size);
 	/* both families have the port at the same place */
@@ -600,14 +598,11 @@ static int send_udp(int descriptor, const struct sockaddr *address, uint16_t por
 
 int evidence_send(const struct sockaddr *address, const struct sockaddr *source, int tos)
 {
-	bool ipv6 = address->sa_family == AF_INET6;
-	int descriptor = open_udp(address, source);
+	int descriptor = open_udp(address, source, tos);
 	int error;
 
 	if (descriptor < 0)
 		return 0;
-	setsockopt(descriptor, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_TCLASS : IP_TOS, &tos,
-		   sizeof(tos));
 	error = send_udp(descriptor, address, ROCE_PORT);
 	close(descriptor);
 	return error;
@@ -629,38 +624,31 @@ static const char *icmp_answer(const struct sock_extended_err *error)
 	return "unreachable";
 }
 
-/* Take the ICMP message that arrived for a datagram, if there is one. */
-static const char *take_icmp(struct evidence *evidence, int descriptor, enum fact from)
+/* Take the ICMP message that arrived for a datagram, and note which host answers to RoCE. */
+static const char *take_icmp(struct evidence *evidence, int descriptor, enum fact fact)
 {
 	_Alignas(struct cmsghdr) uint8_t control[512];
 	struct msghdr message = { .msg_control = control, .msg_controllen = sizeof(control) };
-	struct sock_extended_err error;
+	struct sock_extended_err *error;
 
-	if (recvmsg(descriptor, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+	/* the socket has asked for no other control message than IP_RECVERR or IPV6_RECVERR */
+	if (recvmsg(descriptor, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0 ||
+	    !CMSG_FIRSTHDR(&message))
 		return NULL;
-	for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part;
-	     part = CMSG_NXTHDR(&message, part)) {
-		bool ipv6 = part->cmsg_level == IPPROTO_IPV6;
-		struct raw_address offender;
-
-		if (part->cmsg_type != (ipv6 ? IPV6_RECVERR : IP_RECVERR))
-			continue;
-		memcpy(&error, CMSG_DATA(part), sizeof(error));
-		if (error.ee_origin != SO_EE_ORIGIN_ICMP && error.ee_origin != SO_EE_ORIGIN_ICMP6)
-			continue;
-		offender = raw_address(
-			SO_EE_OFFENDER((struct sock_extended_err *)(void *)CMSG_DATA(part)));
-		set_address(evidence, from, (struct span){ offender.bytes, offender.size });
-		return icmp_answer(&error);
-	}
-	return NULL;
+	error = (void *)CMSG_DATA(CMSG_FIRSTHDR(&message));
+	if (error->ee_origin != SO_EE_ORIGIN_ICMP && error->ee_origin != SO_EE_ORIGIN_ICMP6)
+		return NULL;
+	if (fact == FACT_udp_roce)
+		evidence_set(evidence, FACT_udp_from, "%s",
+			     endpoint_of(SO_EE_OFFENDER(error)).address);
+	return icmp_answer(error);
 }
 
 /* Find out how `address` answers a UDP port. */
 static void probe_udp(struct evidence *evidence, enum fact fact, uint16_t port,
 		      const struct sockaddr *address, const struct sockaddr *source)
 {
-	int descriptor = open_udp(address, source);
+	int descriptor = open_udp(address, source, 0);
 	struct pollfd wait = { .fd = descriptor };
 	const char *answer = NULL;
 	int error = 0;
@@ -670,14 +658,11 @@ static void probe_udp(struct evidence *evidence, enum fact fact, uint16_t port,
 	for (int i = 0; i < UDP_TRIES && !answer && !error; i++) {
 		error = send_udp(descriptor, address, port);
 		if (!error && poll(&wait, 1, UDP_MILLISECONDS) > 0)
-			answer = take_icmp(evidence, descriptor,
-					   fact == FACT_udp_roce ? FACT_udp_from : fact);
+			answer = take_icmp(evidence, descriptor, fact);
 	}
 	close(descriptor);
-	if (error)
-		evidence_set_error(evidence, fact, error);
-	else
-		evidence_set(evidence, fact, "%s", answer ? answer : "silent");
+	evidence_set(evidence, fact, "%s", answer ? answer : "silent");
+	evidence_set_error(evidence, fact, error);
 }
 
 void evidence_probe(struct evidence *evidence, const struct sockaddr *address,
