@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "reach.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,62 +122,45 @@ const struct rule *reach_rule(size_t index)
 	return index < sizeof(rules) / sizeof(rules[0]) ? &rules[index] : NULL;
 }
 
-/* Return the text of the fact whose name is the `size` characters of `name`; NULL: there is none.
- */
-static const char *find_fact(const struct evidence *evidence, const char *name, size_t size)
+/* Return the text of the fact with this name; empty: it is not known, or there is none. */
+static const char *find_fact(const struct evidence *evidence, const char *name)
 {
 	for (enum fact fact = 0; fact < FACT_COUNT; fact++) {
-		if (strlen(evidence_name(fact)) == size &&
-		    !strncmp(evidence_name(fact), name, size))
+		if (!strcmp(evidence_name(fact), name))
 			return evidence_get(evidence, fact);
 	}
-	return NULL;
+	return "";
 }
 
-/* Return true if one of the values, `size` characters, is `text`. */
-static bool is_one_of(const char *text, const char *values, size_t size)
+/* Return true if the first word of a condition holds. */
+static bool word_holds(const struct evidence *evidence, const char *word)
 {
-	for (const char *end = values + size, *value = values; value < end;) {
-		size_t length = strcspn(value, "| ");
+	char name[32] = "", comparison[3] = "", values[64] = "", *rest = values;
+	const char *text, *other;
+	bool equal;
 
-		if (length == strlen(text) && !strncmp(value, text, length))
-			return true;
-		value += length + 1;
+	sscanf(word, "%31[a-z_]%2[!=]%63s", name, comparison, values);
+	equal = !strcmp(comparison, "=");
+	text = find_fact(evidence, name);
+	if (!*text || *values == '*')
+		return *text;
+	if (*values == '@') {
+		other = find_fact(evidence, values + 1);
+		return *other && !strcmp(text, other) == equal;
 	}
-	return false;
-}
-
-/* Return true if a word of a condition holds. */
-static bool word_holds(const struct evidence *evidence, const char *word, size_t size)
-{
-	size_t name = strcspn(word, "!=");
-	bool differs = word[name] == '!';
-	const char *value = word + name + 1 + differs;
-	size_t length = size - (size_t)(value - word);
-	const char *text = find_fact(evidence, word, name);
-
-	if (!text || !*text)
-		return false;
-	if (*value == '*')
-		return true;
-	if (*value == '@') {
-		value = find_fact(evidence, value + 1, length - 1);
-		if (!value || !*value)
-			return false;
-		length = strlen(value);
+	for (const char *value; (value = strsep(&rest, "|"));) {
+		if (!strcmp(text, value))
+			return equal;
 	}
-	return is_one_of(text, value, length) != differs;
+	return !equal;
 }
 
 static bool rule_holds(const struct evidence *evidence, const struct rule *rule)
 {
-	for (const char *word = rule->condition; *word;) {
-		size_t size = strcspn(word, " ");
-
-		if (!word_holds(evidence, word, size))
+	for (const char *word = rule->condition; *word; word += strspn(word, " ")) {
+		if (!word_holds(evidence, word))
 			return false;
-		word += size;
-		word += strspn(word, " ");
+		word += strcspn(word, " ");
 	}
 	return true;
 }
@@ -193,17 +177,15 @@ const struct rule *reach_judge(const struct evidence *evidence)
 /* Append a text of a rule with the facts that it names. */
 static void expand(const struct evidence *evidence, const char *text, struct strbuf *buf)
 {
-	while (*text) {
-		size_t plain = strcspn(text, "{");
-		const char *fact;
+	struct strbuf copy = { 0 };
+	char *rest = copy.text;
+	bool is_name = false;
 
-		strbuf_addf(buf, "%.*s", (int)plain, text);
-		text += plain;
-		if (!*text)
-			break;
-		fact = find_fact(evidence, text + 1, strcspn(text + 1, "}"));
-		strbuf_addf(buf, "%s", fact && *fact ? fact : "?");
-		text += strcspn(text, "}") + 1;
+	strbuf_addf(&copy, "%s", text);
+	for (const char *part; (part = strsep(&rest, "{}")); is_name = !is_name) {
+		const char *fact = is_name ? find_fact(evidence, part) : part;
+
+		strbuf_addf(buf, "%s", is_name && !*fact ? "?" : fact);
 	}
 }
 
@@ -274,26 +256,26 @@ void reach_report_good(struct findings *findings, const struct evidence *evidenc
 void reach_report_listeners(struct findings *findings, const struct evidence *evidence)
 {
 	const char *listeners = evidence_get(evidence, FACT_listeners);
+	const char *received = evidence_get(evidence, FACT_requests_received);
+	const char *answered = evidence_get(evidence, FACT_requests_answered);
 
 	if (!*listeners)
 		return;
-	strbuf_addf(&findings->found, "on this host ");
-	if (strcmp(listeners, "none") != 0)
-		strbuf_addf(&findings->found, "listens: %s", listeners);
-	else
-		strbuf_addf(&findings->found, "no RDMA program listens");
-	if (evidence_get(evidence, FACT_requests_received)[0])
+	expand(evidence,
+	       strcmp(listeners, "none") != 0 ? "on this host listens: {listeners}"
+					      : "on this host no RDMA program listens",
+	       &findings->found);
+	if (*received)
 		expand(evidence, "; connect requests received: {requests_received}",
 		       &findings->found);
-	if (strtoll(evidence_get(evidence, FACT_requests_answered), NULL, 10) <
-	    strtoll(evidence_get(evidence, FACT_requests_received), NULL, 10))
+	if (strtoull(answered, NULL, 10) < strtoull(received, NULL, 10))
 		expand(evidence, ", answered: {requests_answered}", &findings->found);
-	if (evidence_get(evidence, FACT_same_subnet)[0])
+	if (*evidence_get(evidence, FACT_same_subnet))
 		expand(evidence,
 		       "; {same_subnet} has an address in the subnet of {source}, too, so ARP may "
 		       "name either interface",
 		       &findings->found);
-	if (evidence_get(evidence, FACT_stopped)[0])
+	if (*evidence_get(evidence, FACT_stopped))
 		expand(evidence, "continue it: 'kill -CONT {stopped}'", &findings->advice);
 	reach_report_text(findings, evidence, true);
 }

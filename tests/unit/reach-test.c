@@ -68,6 +68,10 @@ static const struct row rows[] = {
 	{ ROCE
 	  "route_interface=br0 route_kind=ethernet gid_interface=br0 gid_kind=bridge gid_is_below=no",
 	  "L8" },
+	/* not if the fact that another one is compared with is unknown */
+	{ ROCE
+	  "route_interface=br0 route_kind=ethernet gid_interface=br0 gid_kind=bridge gid_is_below=no device_interface=",
+	  NULL },
 	{ ROCE
 	  "route_interface=v0 route_kind=ethernet gid_interface=v0 gid_kind=macvlan gid_is_below=no",
 	  "L8" },
