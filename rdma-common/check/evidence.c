@@ -65,16 +65,16 @@ const char *evidence_name(enum fact fact)
 
 const char *evidence_get(const struct evidence *evidence, enum fact fact)
 {
-	return evidence->facts[fact].text;
+	return evidence->facts[fact];
 }
 
 void evidence_set(struct evidence *evidence, enum fact fact, const char *format, ...)
 {
-	char *text = evidence->facts[fact].text;
+	char *text = evidence->facts[fact];
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(evidence->facts[fact].text), format, arguments);
+	vsnprintf(text, sizeof(evidence->facts[fact]), format, arguments);
 	va_end(arguments);
 	for (size_t size = strlen(text); size > 0 && text[size - 1] == ' '; size--)
 		text[size - 1] = '\0'; /* as in rdma.max */

@@ -66,9 +66,7 @@ enum fact {
 };
 
 struct evidence {
-	struct {
-		char text[128];
-	} facts[FACT_COUNT];
+	char facts[FACT_COUNT][128];
 };
 
 /* Return the name of a fact; static. */
