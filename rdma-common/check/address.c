@@ -54,7 +54,7 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 	findings_report(path->findings, "address", true);
 }
 
-/* Report why an address or a route is not resolved. `attempt`: the call that failed before. */
+/* Report why an address or a route is not resolved. `attempt`: what failed for this reason. */
 static bool unresolved(struct path *path, const char *step, const char *attempt, const char *reason,
 		       const char *advice)
 {
@@ -65,8 +65,8 @@ static bool unresolved(struct path *path, const char *step, const char *attempt,
 
 /*
  * Return true if the last call on `id` may have failed inside librdmacm after the kernel had
- * reported success. The call's errno is EPERM then, whatever the reason was (ucma_complete() in its
- * cma.c).
+ * reported success. Its errno is then EPERM, whatever the reason was (ucma_complete() in
+ * librdmacm's cma.c).
  */
 static bool hides_reason(const struct rdma_cm_id *id)
 {
@@ -80,7 +80,7 @@ static const char *reason_of(const struct rdma_cm_id *id, int error)
 		       : strerror(error);
 }
 
-/* Return what helps if the address of `id` is not resolved. */
+/* Return advice for an address that was not resolved: `error` is the errno value. */
 static const char *address_advice(const struct path *path, const struct rdma_cm_id *id, int error)
 {
 	const char *loopback = loopback_advice(path->address->ai_addr);
@@ -97,8 +97,8 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 }
 
 /*
- * Resolve the address, from the address of --bind if there is one, in as many attempts as fit
- * before `deadline`. Return 0 or an errno value.
+ * Resolve the address, from the address of --bind if there is one. Try again until `deadline` if
+ * no neighbor answers. Return 0 or an errno value.
  */
 static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
@@ -132,8 +132,8 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
 }
 
 /*
- * Resolve the address and then the route before `deadline` (now_milliseconds()), and keep the MTU.
- * Return false after a finding.
+ * Resolve the address and then the route before `deadline` (now_milliseconds()), and store the MTU
+ * of the path. Return false, after a finding, if that fails.
  */
 static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
@@ -164,8 +164,8 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 }
 
 /*
- * Send one datagram to RoCE's port, and return false if this host cannot. A request that this
- * host's own filter drops would never end, in the kernel.
+ * Send one datagram to RoCE's UDP port. Return false if that fails: a connect request that this
+ * host's own filter drops would hang in the kernel for ever.
  */
 static bool can_send(struct path *path)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Find the path to the address of --check: the addresses of the name, the device and the GID that
- * lead to one, and the route.
+ * Find the path to the ADDRESS of --check: look up the name, find the device and the GID that lead
+ * to one of its addresses, and resolve the route.
  *
  * Threads: the main thread.
  */
@@ -20,22 +20,23 @@ struct path {
 	const struct options *options; /* of the program */
 	struct findings *findings;
 	struct devices *devices;
-	struct evidence *evidence;            /* about the latest address */
-	struct addrinfo *addresses, *untried; /* of the host; those not tried yet */
-	struct addrinfo *address;             /* address tried last; if a route leads there: */
+	struct evidence *evidence;            /* facts about the address tried last */
+	struct addrinfo *addresses, *untried; /* all of the host; those not tried yet */
+	struct addrinfo *address;             /* the address tried last */
 	struct addrinfo *sources;             /* addresses of --bind; NULL: any */
-	char gid[INET6_ADDRSTRLEN];           /* empty: iWARP has none */
-	unsigned int mtu;                     /* payload bytes of a packet; 0: not known */
-	bool iwarp, infiniband;               /* neither: RoCE */
-	bool roce_v1;                         /* RoCE version 1, which has no IP header */
+	/* Valid if a route leads to `address`: */
+	char gid[INET6_ADDRSTRLEN]; /* of the other host; empty over iWARP */
+	unsigned int mtu;           /* payload bytes of a packet; 0: not known */
+	bool iwarp, infiniband;     /* neither: RoCE */
+	bool roce_v1;               /* RoCE version 1, which has no IP header */
 	/* bit/s of the port's link, by width and speed; 0: not known, or software */
 	double link_rate;
 	bool is_software;
 };
 
 /*
- * Look up the addresses of the host and of --bind. Return false after a finding if one has none.
- * path_release() frees them.
+ * Look up the addresses of the host and of --bind. Return false, after a finding, if either has no
+ * address. path_release() frees them.
  */
 bool path_look_up(struct path *path);
 void path_release(struct path *path);

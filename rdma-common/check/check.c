@@ -13,13 +13,12 @@
 #include "reach.h"
 
 /*
- * An unused port: its number is in the range of dynamic ports of some systems, but no
- * service has it. If a program answers there, the next port is tried.
+ * An unused port: no service is registered for it, but some systems choose source ports from this
+ * range. If a program answers there, the next port is tried.
  */
 #define UNUSED_PORT  47893
 #define UNUSED_PORTS 4
-/* The time in seconds for one more request where others failed: a lost one is sent again after 4.
- */
+/* Timeout in seconds of each further request: the kernel repeats a lost request after 4. */
 #define CONTROL_SECONDS 6
 
 void check_init(struct check *check, const struct options *options, const struct process *process)
@@ -37,7 +36,7 @@ void check_init(struct check *check, const struct options *options, const struct
 	probe_init(&check->probe, options, process, &check->findings, &check->path);
 }
 
-/* Return `good`, the result of a step; true discards its findings that are not good. */
+/* Return `good`, the result of a step. If it is true, discard the failures found before. */
 static bool forgive(struct check *check, bool good)
 {
 	if (good)
@@ -45,7 +44,7 @@ static bool forgive(struct check *check, bool good)
 	return good;
 }
 
-/* Collect facts about this host, and report the first rule that holds. */
+/* Collect facts about this host. Report a rule that holds; if `required`, also that none does. */
 static void explain(struct check *check, bool required)
 {
 	const struct addrinfo *address = check->path.address;
@@ -60,7 +59,7 @@ static void explain(struct check *check, bool required)
 	check->explained = reach_report(&check->findings, &check->evidence);
 }
 
-/* Explain why no session can be tried: without usable devices, an address, or memory. */
+/* Explain why no session can be tried: no device, address or memory can be used. */
 static void explain_path(struct check *check, bool devices, bool usable)
 {
 	if (usable) /* memory is short, which no fact about the address explains */
@@ -87,7 +86,7 @@ enum status check_path(struct check *check)
 						path_find_next(&check->path) && usable);
 	else
 		limited = host_examine("", &check->devices.view, &check->findings);
-	if (usable && check->devices.memory_error) /* counts for more than what limits this host */
+	if (usable && check->devices.memory_error) /* outranks the limits of this host */
 		check->findings.first_failure.length = 0;
 	enough = devices_check_memory(&check->devices);
 	if (!to_address && usable) {
@@ -108,7 +107,7 @@ enum status check_path(struct check *check)
 
 /* ---- One request ---- */
 
-/* Return the answer to the latest request, as a fact. */
+/* Return the answer to a connect request as the text of a fact. */
 static struct strbuf answer_of(const struct outcome *outcome)
 {
 	struct strbuf text = { 0 };
@@ -130,7 +129,7 @@ static struct strbuf answer_of(const struct outcome *outcome)
 static bool send_request(struct check *check, enum fact fact, uint16_t port)
 {
 	struct probe *probe = &check->probe;
-	/* both families have the port at the same place */
+	/* struct sockaddr_in6 has the port at the same place */
 	struct sockaddr_in *address = (void *)check->path.address->ai_addr;
 	in_port_t before = address->sin_port;
 
@@ -148,7 +147,7 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	return true;
 }
 
-/* Send a connect request to an unused port, and set a fact to the answer. */
+/* Send a connect request to an unused port. Otherwise as send_request(). */
 static bool send_to_unused(struct check *check, enum fact fact)
 {
 	for (unsigned int i = 0; i < UNUSED_PORTS; i++) {
@@ -168,7 +167,7 @@ static bool is_fact(const struct check *check, enum fact fact, const char *text)
 	return !strcmp(evidence_get(&check->evidence, fact), text);
 }
 
-/* Ask by other requests and by UDP why the request got no good answer, and report a rule. */
+/* Send further requests and UDP datagrams to find out why a request failed. Report a rule. */
 static void explain_request(struct check *check)
 {
 	const struct addrinfo *address = check->path.address;

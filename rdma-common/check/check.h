@@ -16,27 +16,27 @@ struct check {
 	const struct process *process;
 	struct findings findings;
 	struct devices devices;
-	struct evidence evidence; /* why no connection stands */
+	struct evidence evidence; /* facts that show why no connection is established */
 	bool explained;           /* a rule that holds was reported */
 	struct path path;
 	struct probe probe;
 };
 
-/* Begin without findings. `options` and `process` must outlive `check`. */
+/* Initialize `check` without findings. `options` and `process` must outlive `check`. */
 void check_init(struct check *check, const struct options *options, const struct process *process);
 
 /*
  * Report the devices, the route to options->address, or without an address the limits of this
- * host, and the memory for a session. Return STATUS_SUCCESS if a session could be tried,
- * STATUS_TOO_SLOW if the host is limited, STATUS_LOCAL_FAILURE without the memory, else
- * STATUS_UNRESOLVED.
+ * host, and the memory for a session. Return STATUS_SUCCESS if a session can be tried,
+ * STATUS_TOO_SLOW if the host is limited, STATUS_LOCAL_FAILURE if the memory cannot be registered,
+ * or else STATUS_UNRESOLVED.
  */
 enum status check_path(struct check *check);
 
 /*
- * Without PORT: send one connect request to an unused port, with `run` and `argument` as
- * probe_server() has them, and report if the address answers, and the listeners on this host. With
- * PORT: if no connection stood, report why. `status` is the result so far. Return the new one.
+ * Without PORT: send a connect request to an unused port by `run` and `argument` (probe_server()).
+ * Report whether the address answers, and which programs listen on this host. With PORT: if no
+ * connection was established, report why. `status`: the result so far. Return the new result.
  */
 enum status check_reach(struct check *check, enum status status, session_function run,
 			void *argument);

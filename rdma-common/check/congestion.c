@@ -12,12 +12,12 @@
 #include "../netlink.h"
 #include "../sysfs.h"
 
-/* Bytes in front of the attributes of question and answer. */
+/* Bytes before the attributes of the question and of the answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
 /* UDP port of RoCE v2 */
 #define ROCE_PORT 4791
 
-/* Return the attribute of IEEE with this type. */
+/* Return the contents of an attribute that IEEE defines. */
 static struct span find_ieee(const uint8_t *answer, size_t size, uint16_t type)
 {
 	struct span dcb = netlink_attributes(answer, size, RTM_GETDCB, HEADERS_SIZE);
@@ -25,7 +25,7 @@ static struct span find_ieee(const uint8_t *answer, size_t size, uint16_t type)
 	return netlink_find(netlink_find(dcb, DCB_ATTR_IEEE), type);
 }
 
-/* Return the priorities for which PFC is on, a bit each; -1: the answer has none. */
+/* Return a bit for each priority with PFC; -1: the answer does not say. */
 static int decode_pfc(const uint8_t *answer, size_t size)
 {
 	struct ieee_pfc pfc;
@@ -36,8 +36,8 @@ static int decode_pfc(const uint8_t *answer, size_t size)
 }
 
 /*
- * Return the priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives to a
- * protocol of the selector: the highest of several; -1: none.
+ * Return the highest priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives
+ * to a protocol of this selector; -1: none.
  */
 static int decode_rule(const uint8_t *answer, size_t size, uint8_t selector, unsigned int protocol)
 {
@@ -55,7 +55,7 @@ static int decode_rule(const uint8_t *answer, size_t size, uint8_t selector, uns
 
 /*
  * Return the priority of RoCE's packets with a DSCP. If no rule names the DSCP, the rules for
- * RoCE's UDP port count, as bnxt_re has them, and then the default rule (dcb-app(8)).
+ * RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
  */
 static int decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
 {
@@ -91,8 +91,8 @@ static size_t ask_dcb(const char *interface, uint8_t answer[NETLINK_ANSWER_SIZE]
 }
 
 /*
- * Return the priorities for which ECN is on at the notification point and at the reaction point, a
- * bit each; -1: the driver does not report ECN.
+ * Return a bit for each priority with ECN at both the notification point and the reaction point;
+ * -1: the driver does not report ECN.
  */
 static int read_ecn(const char *interface)
 {
@@ -142,7 +142,7 @@ bool congestion_text(const uint8_t *answer, size_t answer_size, int ecn, unsigne
 		     struct strbuf *buf)
 {
 	int pfc = decode_pfc(answer, answer_size);
-	unsigned int dscp = tos >> 2; /* followed by two bits of ECN */
+	unsigned int dscp = tos >> 2; /* the two lowest bits are ECN */
 	bool lossy = false;
 
 	if (pfc < 0 && ecn < 0) {

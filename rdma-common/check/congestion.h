@@ -3,7 +3,7 @@
  * Describe how a network interface keeps RoCE's packets from being dropped in a full network, as
  * far as Linux reports it without a vendor's tools: priority flow control (PFC) and the priority of
  * a DSCP by DCB netlink, as 'dcb pfc show' and 'dcb app show' ask, and congestion notification
- * (ECN) if the driver has files for it. Nothing is set.
+ * (ECN) if the driver has files for it. No setting is changed.
  *
  * Threads: any; no lock. The kernel answers at once; nothing here waits.
  */
@@ -27,8 +27,8 @@ bool congestion_describe(const char *interface, unsigned int tos, struct strbuf 
 void congestion_advise(const char *interface, unsigned int tos, struct strbuf *advice);
 
 /*
- * Do the work of congestion_describe() on the kernel's answer of `answer_size` bytes, which is
- * ignored if it is an error or cut off, and on a bit for each priority with ECN (-1: not known).
+ * Do the work of congestion_describe() on the kernel's answer of `answer_size` bytes. An answer
+ * that is an error or cut off is ignored. `ecn`: a bit for each priority with ECN; -1: not known.
  */
 bool congestion_text(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
 		     struct strbuf *buf);

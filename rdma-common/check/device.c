@@ -25,8 +25,8 @@
 /*
  * Ask the connection manager which port of which device an address leads to, and keep the answer if
  * it names one. The kernel finds a device only if this network namespace has the network interface
- * (cma_acquire_dev_by_src_ip() of its cma.c), whatever GIDs the device shows here; librdmacm only
- * if it can open the device. Return 0, or an errno value if the connection manager cannot be asked.
+ * (cma_acquire_dev_by_src_ip() of its cma.c), whatever GIDs the device shows here. librdmacm finds
+ * it only if it can open the device. Return 0, or an errno value if no identifier can be created.
  */
 static int bind_address(struct host_view *view, const struct ifaddrs *one)
 {
@@ -99,7 +99,7 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	reliable = iwarp || transport == IBV_TRANSPORT_IB;
 	active = port.state == IBV_PORT_ACTIVE;
 	reached = devices->view_error || host_find_address(&devices->view, verbs, number);
-	if (!reliable) /* EFA */
+	if (!reliable) /* for example EFA */
 		strbuf_addf(&devices->findings->advice,
 			    "the device has no reliable connections, which every session needs");
 	else if (!active)
@@ -142,7 +142,7 @@ static bool check_device(struct devices *devices, struct ibv_context *verbs)
 
 /* ---- Memory ---- */
 
-/* Register `size` bytes with the device for a moment. Return 0 or an errno value. */
+/* Register `size` bytes with the device, then release them. Return 0 or an errno value. */
 static int try_to_register(const struct devices *devices, struct ibv_context *verbs, size_t size)
 {
 	void *memory = memory_map(size);
@@ -231,7 +231,7 @@ static bool is_same_group(const struct host_address *one, const struct host_addr
 	return one->verbs == other->verbs && one->interface_index == other->interface_index;
 }
 
-/* Return true for a link-local address, which does not lead here from every host. */
+/* Return true for a link-local address, which only hosts on the same link can reach. */
 static bool is_local_to_link(const char *address)
 {
 	return !strncmp(address, "fe80:", 5) || !strncmp(address, "169.254.", 8);
@@ -245,7 +245,7 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 		const struct host_address *first = &view->addresses[i];
 		size_t count = 0;
 
-		/* one group for each device and interface, at its first address */
+		/* print a group, all addresses of a device and interface, at its first address */
 		for (size_t j = 0; j < view->address_count; j++) {
 			const struct host_address *other = &view->addresses[j];
 

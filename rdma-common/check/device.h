@@ -16,12 +16,12 @@
 
 struct devices {
 	struct findings *findings;
-	struct host_view view; /* this host's devices */
+	struct host_view view; /* this host's devices and their addresses */
 	int error;             /* errno value of listing the devices; 0: success */
-	int view_error;        /* errno value of finding its addresses; 0: success */
+	int view_error;        /* errno value of finding the addresses; 0: success */
 	int memory_error;      /* errno value of registering memory for a session; 0: success */
 	bool memory_tried;     /* an attempt to register memory was made */
-	bool lock_limited;     /* the locked-memory limit is in force */
+	bool lock_limited;     /* the device keeps to the locked-memory limit */
 };
 
 /*
@@ -35,8 +35,8 @@ void devices_release(struct devices *devices);
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found);
 
 /*
- * Try to register the memory of the smallest session, and more than the locked-memory limit if
- * there is memory for it: a driver may apply the limit where the kernel does not, or not at all. A
+ * Try to register the memory of the smallest session. If the host has enough memory, try to exceed
+ * the locked-memory limit, too: a driver may apply it where the kernel does not, or not at all. A
  * failure below the limit has another cause.
  */
 void devices_try_memory(struct devices *devices, struct ibv_context *verbs);

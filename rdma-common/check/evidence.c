@@ -35,12 +35,12 @@
 #define UDP_TRIES        2
 #define UDP_MILLISECONDS 400
 /*
- * The length of a datagram. One that is shorter than the base transport header, 12 bytes, over IPv6
- * makes the receiving kernel panic if it has Soft-RoCE (rxe_rcv() of Linux 6.1 then uses
- * pkt->qp before it is set). A longer one of zeros is for queue pair 0, and is dropped.
+ * Length of a datagram. Over IPv6 a datagram shorter than the base transport header, 12 bytes,
+ * makes a receiving kernel with Soft-RoCE panic (rxe_rcv() of Linux 6.1 uses pkt->qp before it is
+ * set). A longer datagram of zeros is for queue pair 0, and is dropped.
  */
 #define DATAGRAM_SIZE 64
-/* The kernel's state of an identifier that listens (enum rdma_cm_state in its cma_priv.h). */
+/* State of an identifier that listens (enum rdma_cm_state in the kernel's cma_priv.h). */
 #define STATE_LISTEN 8
 /* Size of the longest part of an answer from netlink. */
 #define PART_SIZE 32768
@@ -77,7 +77,7 @@ void evidence_set(struct evidence *evidence, enum fact fact, const char *format,
 	vsnprintf(text, sizeof(evidence->facts[fact]), format, arguments);
 	va_end(arguments);
 	for (size_t size = strlen(text); size > 0 && text[size - 1] == ' '; size--)
-		text[size - 1] = '\0'; /* as in rdma.max */
+		text[size - 1] = '\0'; /* a blank ends each line of rdma.max */
 }
 
 void evidence_set_error(struct evidence *evidence, enum fact fact, int error)
@@ -111,10 +111,10 @@ struct question {
 	uint8_t rest[112];
 };
 
-/* Set facts from a message, whose header is left out. */
+/* Set facts from a message of an answer, without its header. */
 typedef void (*message_function)(struct evidence *evidence, struct span message);
 
-/* Return a question of this type without attributes. `size`: bytes of its body. */
+/* Return a question without attributes. `size`: bytes of its body. */
 static struct question make_question(int type, int flags, const void *body, size_t size)
 {
 	struct question question = { .header = { .nlmsg_len = (uint32_t)NLMSG_LENGTH(size),
@@ -138,7 +138,7 @@ static void add_attribute(struct question *question, uint16_t type, const void *
 	question->header.nlmsg_len = offset + attribute.nla_len;
 }
 
-/* Add an attribute with an address without its port. */
+/* Add an attribute that contains the bytes of an address without its port. */
 static void add_address(struct question *question, uint16_t type, const struct sockaddr *address)
 {
 	const void *any = address;
@@ -151,8 +151,8 @@ static void add_address(struct question *question, uint16_t type, const struct s
 
 /*
  * Send a question to a netlink protocol. Call `function` for each message of the answer that has
- * this type and a body of at least `size` bytes. Return the errno value that the kernel answers
- * instead, or 0.
+ * this type and a body of at least `size` bytes. Return the errno value if the answer is an error,
+ * or else 0.
  */
 static int ask_kernel(struct evidence *evidence, int protocol, const struct question *question,
 		      int type, size_t size, message_function function)
@@ -163,7 +163,7 @@ static int ask_kernel(struct evidence *evidence, int protocol, const struct ques
 
 	if (descriptor < 0)
 		return 0;
-	/* if this fails, there is nothing to receive */
+	/* if sending fails, there is nothing to receive */
 	send(descriptor, question, question->header.nlmsg_len, 0);
 	while ((length = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT)) > 0) {
 		struct nlmsghdr *message = (void *)answer;
@@ -192,7 +192,7 @@ static struct span attributes_after(struct span message, size_t size)
 
 /* ---- Network interfaces, routes and neighbours ---- */
 
-/* Set the facts that are about this interface: its kind, such as "vlan" or "ipip", and a VRF. */
+/* Set the facts about a network interface: its kind, such as "vlan" or "ipip", or a VRF. */
 static void examine_link(struct evidence *evidence, struct span message)
 {
 	const struct ifinfomsg *link = (const void *)message.bytes;
@@ -218,7 +218,7 @@ static void examine_link(struct evidence *evidence, struct span message)
 							   : kind);
 }
 
-/* Describe the interfaces of the route and of the GID. Name a VRF, which has its own routes. */
+/* Find the kinds of the interfaces of the route and of the GID, and a VRF. */
 static void describe_links(struct evidence *evidence)
 {
 	const struct ifinfomsg all = { 0 };
@@ -262,7 +262,7 @@ static void find_route(struct evidence *evidence, const struct sockaddr *address
 				      sizeof(body), examine_route));
 }
 
-/* Set the fact about the hardware address. IPoIB and tunnels have other entries. */
+/* Set the fact about a hardware address. IPoIB and tunnels have other entries. */
 static void examine_neighbour(struct evidence *evidence, struct span message)
 {
 	const struct ndmsg *neighbour = (const void *)message.bytes;
@@ -293,7 +293,7 @@ static void find_neighbour(struct evidence *evidence)
 
 /* ---- RDMA devices ---- */
 
-/* Return the entry of `view` for the source, with or without a scope ID; NULL: there is none. */
+/* Return the entry of `view` for the source, whose scope ID may be missing; NULL: none. */
 static const struct host_address *find_source(const struct evidence *evidence,
 					      const struct host_view *view)
 {
@@ -309,7 +309,7 @@ static const struct host_address *find_source(const struct evidence *evidence,
 	return NULL;
 }
 
-/* Describe the device of the evidence. */
+/* Set the facts about the device: transport, software or not, network interface. */
 static void describe_device(struct evidence *evidence)
 {
 	char device[PATH_MAX];
@@ -319,7 +319,7 @@ static void describe_device(struct evidence *evidence)
 	layer = sysfs_read_line("%s/ports/1/link_layer", device);
 	node = sysfs_read_line("%s/node_type", device);
 	if (is_known(evidence, FACT_transport))
-		; /* by the connection manager */
+		; /* from the connection manager */
 	else if (strstr(node.text, "RNIC"))
 		evidence_set(evidence, FACT_transport, "iwarp");
 	else if (layer.text[0])
@@ -330,7 +330,7 @@ static void describe_device(struct evidence *evidence)
 		     sysfs_read_line("%s/parent", device).text);
 }
 
-/* Find the device that the source leads to, and the network interfaces of the device. */
+/* Find the device that has the source, and the network interface of the source. */
 static void find_devices(struct evidence *evidence, const struct host_view *view)
 {
 	const struct host_address *own = find_source(evidence, view);
@@ -363,7 +363,7 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 	globfree(&all);
 }
 
-/* Find the cgroup of this process, or one above it, that limits what it may have of the device. */
+/* Find the topmost cgroup of this process that limits the device's objects. */
 static void find_cgroup(struct evidence *evidence)
 {
 	const char *device = evidence_get(evidence, FACT_device), *root = "/sys/fs/cgroup";
@@ -389,7 +389,7 @@ static void find_cgroup(struct evidence *evidence)
 
 /* ---- The RDMA subsystem ---- */
 
-/* Dump a command about a device, or about all: -1. */
+/* Dump the answers to a command about a device; -1: about all devices. */
 static void dump_rdma(struct evidence *evidence, unsigned int command, int64_t device,
 		      message_function function)
 {
@@ -402,14 +402,14 @@ static void dump_rdma(struct evidence *evidence, unsigned int command, int64_t d
 	ask_kernel(evidence, NETLINK_RDMA, &question, type, 0, function);
 }
 
-/* Note whether a port has a network interface in this namespace. */
+/* Note that a port has a network interface in this namespace. */
 static void note_interface(struct evidence *evidence, struct span port)
 {
 	if (netlink_find(port, RDMA_NLDEV_ATTR_NDEV_NAME).size > 0)
 		evidence_set(evidence, FACT_interface_here, "yes");
 }
 
-/* Describe one identifier if a program listens with it: the program, its state, its address. */
+/* If a program listens with this identifier, add program, state and address to the listeners. */
 static void examine_cm_id(struct evidence *evidence, struct span id)
 {
 	struct span name = netlink_find(id, RDMA_NLDEV_ATTR_RES_SRC_ADDR);
@@ -493,7 +493,7 @@ static in_addr_t ipv4_of(const struct sockaddr *address)
 	return ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr;
 }
 
-/* Name the other interfaces whose addresses are in the same IPv4 subnet as the source. */
+/* Name another interface that has an address in the IPv4 subnet of the source. */
 static void find_same_subnet(struct evidence *evidence)
 {
 	const struct ifaddrs *own = NULL;
@@ -566,8 +566,7 @@ static struct family family_of(const struct sockaddr *address)
 	return (struct family){ IPPROTO_IP, IP_RECVERR, IP_TOS, sizeof(struct sockaddr_in) };
 }
 
-/* Open a UDP socket for datagrams to `address` that gets errors from the network. Return -1 if
- * this host cannot. */
+/* Open a UDP socket that receives errors of the network. Return -1 if that fails. */
 static int open_udp(const struct sockaddr *address, const struct sockaddr *source, int tos)
 {
 	int on = 1, descriptor = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -591,7 +590,7 @@ static int send_udp(int descriptor, const struct sockaddr *address, uint16_t por
 	struct sockaddr_storage target = { 0 };
 
 	memcpy(&target, address, size);
-	/* both families have the port at the same place */
+	/* struct sockaddr_in6 has the port at the same place */
 	((struct sockaddr_in *)(void *)&target)->sin_port = htons(port);
 	return sendto(descriptor, zeros, sizeof(zeros), 0, (void *)&target, size) < 0 ? errno : 0;
 }
@@ -608,7 +607,7 @@ int evidence_send(const struct sockaddr *address, const struct sockaddr *source,
 	return error;
 }
 
-/* Return the answer that an ICMP message gives: a closed port, or a firewall. */
+/* Return what an ICMP message says about the port; NULL: nothing. */
 static const char *icmp_answer(const struct sock_extended_err *error)
 {
 	bool ipv6 = error->ee_origin == SO_EE_ORIGIN_ICMP6;
@@ -624,7 +623,7 @@ static const char *icmp_answer(const struct sock_extended_err *error)
 	return "unreachable";
 }
 
-/* Take the ICMP message that arrived for a datagram, and note which host answers to RoCE. */
+/* Return the answer of an ICMP message that has arrived; NULL: none. Note who answers for RoCE. */
 static const char *take_icmp(struct evidence *evidence, int descriptor, enum fact fact)
 {
 	_Alignas(struct cmsghdr) uint8_t control[512];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Facts about this host and about the path to an address, which show why no connection stands. No
- * fact needs a privilege. A fact that cannot be found out stays empty.
+ * Facts about this host and about the path to an address, which show why no connection is
+ * established. No fact needs a privilege. An unknown fact is empty.
  *
  * Threads: the main thread. Only evidence_send() and evidence_probe() send packets.
  */
@@ -14,49 +14,52 @@
 
 #include "host.h"
 
-/* Each fact, and what it says. Rules, texts and the objects of --json use these names. */
-#define FACTS(X)                                                                              \
-	X(address)           /* the address of --check */                                     \
-	X(port)              /* PORT; empty: none was given */                                \
-	X(source)            /* the address of this host that leads there */                  \
-	X(transport)         /* "roce", "iwarp" or "infiniband" */                            \
-	X(device)            /* RDMA device of the source, else the first one */              \
-	X(software)          /* "yes": the device is software; "no" */                        \
-	X(error)             /* errno name of the call that failed on this host */            \
-	X(devices)           /* "none": librdmacm has no device; "some" */                    \
-	X(drivers)           /* "none": libibverbs has a driver for no device; "some" */      \
-	X(kernel_device)     /* first device in sysfs; "none" */                              \
-	X(mode)              /* "exclusive": a device belongs to one namespace */             \
-	X(first_namespace)   /* "yes": this is the first network namespace; "no" */           \
-	X(device_interface)  /* network interface below a software device */                  \
-	X(interface_here)    /* "no": no device has an interface in this namespace */         \
-	X(cgroup)            /* cgroup with a limit in rdma.max */                            \
-	X(cgroup_limit)      /* this limit, as rdma.max has it */                             \
-	X(cgroup_use)        /* rdma.current of the same cgroup */                            \
-	X(route)             /* "found", or the errno name of the kernel's answer */          \
-	X(route_interface)   /* network interface of the route */                             \
-	X(route_kind)        /* "ethernet", "infiniband", "loopback", else its kind */        \
-	X(own_address)       /* "yes": the address is one of this host's; "no" */             \
-	X(vrf)               /* a VRF of this host */                                         \
-	X(gid_interface)     /* network interface of the source's GID; "none" */              \
-	X(gid_kind)          /* its kind: "vlan", "bridge"; "plain": none */                  \
-	X(gid_is_below)      /* "yes": a software device is on this interface itself */       \
-	X(next_hop)          /* gateway, or the address */                                    \
-	X(neighbour)         /* "resolved" or "failed": the next hop's hardware address */    \
-	X(send_error)        /* errno name of a failed sendto(2) to UDP port 4791 */          \
-	X(request)           /* answer to the connect request: a rejection reason, */         \
-	X(control)           /* "refused" or "silent"; the same on an unused port; */         \
-	X(control_port)      /* this port; */                                                 \
-	X(plain)             /* and the same without --tos */                                 \
-	X(tos)               /* type of service of --tos */                                   \
-	X(udp_roce)          /* answer to UDP port 4791: "refused", "prohibited", "silent" */ \
-	X(udp_from)          /* address of the host that sent this answer */                  \
-	X(udp_other)         /* answer to an unused UDP port */                               \
-	X(listeners)         /* programs of this host that listen; "none" */                  \
-	X(stopped)           /* one that is stopped, its process */                           \
-	X(requests_received) /* connect requests that this host's devices have received */    \
-	X(requests_answered) /* those that were answered */                                   \
-	X(same_subnet)       /* other interfaces with an address in the source's subnet */
+/*
+ * All facts. Rules, texts and the objects of --json use these names. The answer to a connect
+ * request is a rejection reason, "refused" (over iWARP), "answered", "silent" or "failed".
+ */
+#define FACTS(X)                                                                                  \
+	X(address)           /* the address of --check */                                         \
+	X(port)              /* PORT; empty: none was given */                                    \
+	X(source)            /* address of this host that the route uses */                       \
+	X(transport)         /* "roce", "iwarp" or "infiniband" */                                \
+	X(device)            /* RDMA device of the source, or else the first device */            \
+	X(software)          /* "yes": the device is software; "no" */                            \
+	X(error)             /* errno name of the call that failed on this host */                \
+	X(devices)           /* "none": librdmacm finds no device; "some" */                      \
+	X(drivers)           /* "none": libibverbs has no driver for any device; "some" */        \
+	X(kernel_device)     /* first device in sysfs; "none" */                                  \
+	X(mode)              /* "exclusive": each device belongs to one namespace */              \
+	X(first_namespace)   /* "yes": this is the first network namespace; "no" */               \
+	X(device_interface)  /* network interface below a software device */                      \
+	X(interface_here)    /* "no": no device has an interface in this namespace */             \
+	X(cgroup)            /* cgroup of this process with a limit in rdma.max */                \
+	X(cgroup_limit)      /* the limits of the device in this rdma.max */                      \
+	X(cgroup_use)        /* the use of the device in rdma.current of this cgroup */           \
+	X(route)             /* "found", or the errno name of the kernel's answer */              \
+	X(route_interface)   /* network interface of the route */                                 \
+	X(route_kind)        /* "ethernet", "infiniband", "loopback", or a kind such as "ipip" */ \
+	X(own_address)       /* "yes": the address is one of this host's; "no" */                 \
+	X(vrf)               /* a VRF of this host */                                             \
+	X(gid_interface)     /* network interface of the device that has the source; "none" */    \
+	X(gid_kind)          /* kind of this interface, such as "vlan"; "plain": it has none */   \
+	X(gid_is_below)      /* "yes": a software device is on this interface itself */           \
+	X(next_hop)          /* gateway of the route, or the address */                           \
+	X(neighbour)         /* "resolved" or "failed": the next hop's hardware address */        \
+	X(send_error)        /* errno name of a failed sendto(2) to UDP port 4791 */              \
+	X(request)           /* answer to the connect request */                                  \
+	X(control)           /* answer to a connect request to an unused port */                  \
+	X(control_port)      /* the unused port */                                                \
+	X(plain)             /* answer to a connect request without --tos */                      \
+	X(tos)               /* type of service of --tos */                                       \
+	X(udp_roce)          /* answer to UDP port 4791: "refused", "prohibited", "silent" */     \
+	X(udp_from)          /* address of the host that sent this answer */                      \
+	X(udp_other)         /* answer to an unused UDP port */                                   \
+	X(listeners)         /* programs of this host that listen; "none" */                      \
+	X(stopped)           /* process ID of a listener that is stopped */                       \
+	X(requests_received) /* connect requests that this host's devices have received */        \
+	X(requests_answered) /* connect requests that these devices have answered */              \
+	X(same_subnet)       /* another interface with an address in the source's subnet */
 
 enum fact {
 #define NAME(name) FACT_##name,
@@ -79,14 +82,14 @@ void evidence_set(struct evidence *evidence, enum fact fact, const char *format,
 /* Return the text of a fact; empty: it is not known. */
 const char *evidence_get(const struct evidence *evidence, enum fact fact);
 
-/* Set a fact to the name of an errno value; leave it alone for 0. */
+/* Set a fact to the name of an errno value; leave it unchanged if `error` is 0. */
 void evidence_set_error(struct evidence *evidence, enum fact fact, int error);
 
 /*
  * Send one UDP datagram to port 4791 of `address` from `source` (NULL: any) with the type of
  * service `tos`, and do not wait for an answer. Return 0, or the errno value of sendto(2). A kernel
- * that drops the datagram of this program would also drop a connect request, and then never ends
- * the call that withdraws it.
+ * that drops this datagram would also drop a connect request, and the call that withdraws the
+ * request would never return.
  */
 int evidence_send(const struct sockaddr *address, const struct sockaddr *source, int tos);
 
@@ -104,7 +107,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 void evidence_probe(struct evidence *evidence, const struct sockaddr *address,
 		    const struct sockaddr *source);
 
-/* Find facts for the check on the other host: listeners here, and requests that have arrived. */
+/* Find facts for a user of the other host: programs that listen here, requests that arrived. */
 void evidence_collect_listeners(struct evidence *evidence);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The findings of --check: a line each, with --json an object, and the text of the first failure.
+ * The findings of --check: each is printed as a line, and collected as an object for --json. The
+ * text of the first failure is kept.
  *
  * Threads: the main thread.
  */

@@ -15,25 +15,25 @@
 /* Path of a port's folder; its arguments are the device and the port */
 #define PORT "%s/ports/%u/"
 
-/* The place to examine, the device and the port, and the next finding. */
+/* State of the examination: where to look, the current device and port, and the next finding. */
 struct host {
 	const char *root;
 	const struct host_view *view;
 	struct findings *findings; /* with the texts of the next finding */
 	glob_t devices;            /* their folders in sysfs */
-	const char *device;        /* folder of the device that is examined */
-	const char *name;          /* its name */
-	bool software;             /* it has no adapter */
+	const char *device;        /* folder of the current device */
+	const char *name;          /* name of the current device */
+	bool software;             /* the device has no adapter */
 	struct ibv_context *verbs;
 	unsigned int port;
-	bool counts;      /* the port counts, or any port of the device (host_examine()) */
-	bool limited;     /* the next finding is slower than the hardware, or ends at a router */
-	bool any_limited; /* one of all findings is limited */
+	bool counts;      /* the port, or any port of the device, is judged */
+	bool limited;     /* the next finding shows a limit (host_examine()) */
+	bool any_limited; /* a finding has failed */
 };
 
 /* ---- Files and findings ---- */
 
-/* Read a file of an adapter's PCI function, the parent of an auxiliary device (irdma, mana). */
+/* Read a file of the PCI function, which is the parent of an auxiliary device (irdma, mana). */
 static struct sysfs_line read_pci(const struct host *host, const char *name)
 {
 	struct sysfs_line line = sysfs_read_line("%s/device/%s", host->device, name);
@@ -41,7 +41,7 @@ static struct sysfs_line read_pci(const struct host *host, const char *name)
 	return line.text[0] ? line : sysfs_read_line("%s/device/../%s", host->device, name);
 }
 
-/* Report the finding, and begin the next one. A port that does not count limits nothing. */
+/* Report the finding, and reset `limited`. If the port is not judged, report no limit. */
 static void report_finding(struct host *host, const char *step)
 {
 	bool limited = host->limited && host->counts;
@@ -57,7 +57,7 @@ static void report_finding(struct host *host, const char *step)
 
 bool host_is_software(const char *device)
 {
-	/* Soft-RoCE names its network interface; before Linux 5.11 it had the parent of that */
+	/* Soft-RoCE has a "parent"; before Linux 5.11 its "device" was that of its interface */
 	return !sysfs_read_line("%s/device/uevent", device).text[0] ||
 	       sysfs_read_line("%s/parent", device).text[0];
 }
@@ -84,9 +84,9 @@ static double device_rate(const char *device)
 }
 
 /*
- * Store the folder of the device's PCI function without the function's number: the adapter. Return
- * false if there is none, for software, and for a virtual function or a subfunction, whose ports
- * are the adapter's.
+ * Store the path of the adapter: the folder of the device's PCI function, without the function's
+ * number. Return false for software, and for a virtual function or a subfunction, whose ports are
+ * those of the adapter.
  */
 static bool find_adapter(const char *device, char adapter[PATH_MAX])
 {
@@ -101,7 +101,7 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 	name = strrchr(adapter, '/');
 	if (strstr(name, ".sf."))
 		return false;
-	if (!strchr(name, ':')) /* an auxiliary device: its parent */
+	if (!strchr(name, ':')) /* an auxiliary device, whose name has no ':': use its parent */
 		*name = '\0';
 	number = strrchr(adapter, '.');
 	if (number > strrchr(adapter, '/'))
@@ -109,7 +109,7 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 	return true;
 }
 
-/* Return the sum of the rates of all ports of the adapter; each may have a device of its own. */
+/* Return the sum of the rates of all ports of the adapter. Each port may be a separate device. */
 static double adapter_rate(const struct host *host)
 {
 	char own[PATH_MAX], other[PATH_MAX];
@@ -126,7 +126,7 @@ static double adapter_rate(const struct host *host)
 	return sum;
 }
 
-/* Return the highest rate of this port among all devices of the model: each supports it. */
+/* Return the highest rate of this port number among all devices of the same model. */
 static double model_rate(const struct host *host)
 {
 	struct sysfs_line model = sysfs_read_line("%s/board_id", host->device);
@@ -264,7 +264,7 @@ static void describe_interface(struct host *host)
 	bond = sysfs_read_line("%s/bonding/mode", folder);
 	if (!bond.text[0])
 		bond = sysfs_read_line("%s/master/bonding/mode", folder);
-	if (bond.text[0]) /* the name of the mode, then its number */
+	if (bond.text[0]) /* the line has the name of the mode, then its number */
 		strbuf_addf(&host->findings->found, ", bond %.*s", (int)strcspn(bond.text, " "),
 			    bond.text);
 }
@@ -325,10 +325,10 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 /* File of configfs with the RoCE version of connections; arguments: root, device, port */
 #define ROCE_MODE "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode"
 
-/* Report the settings of NCCL for the port; over InfiniBand any entry is right. */
+/* Report the settings of NCCL for the port; over InfiniBand any GID is right. */
 static void report_setting(struct host *host, bool roce, unsigned int index, const char *advice)
 {
-	/* exists once it was set or read (configfs-rdma_cm of Documentation/ABI) */
+	/* the file exists once the mode was set or read (Documentation/ABI, configfs-rdma_cm) */
 	struct sysfs_line mode = sysfs_read_line(ROCE_MODE, host->root, host->name, host->port);
 	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
 
@@ -382,7 +382,7 @@ static void examine_gids(struct host *host)
 	const char *advice = NULL;
 	int most = 0;
 
-	if (!roce && strcmp(layer.text, "InfiniBand") != 0) /* EFA */
+	if (!roce && strcmp(layer.text, "InfiniBand") != 0) /* for example EFA */
 		return;
 	for (unsigned int i = 0;; i++) {
 		char text[INET6_ADDRSTRLEN];
@@ -431,7 +431,7 @@ static struct ibv_context *find_device(const struct host_view *view, const char 
 	return NULL;
 }
 
-/* Return true if a port of the device counts (host_examine()). */
+/* Return true if a port of the device is judged (host_examine()). */
 static bool port_counts(const struct host *host, unsigned int port)
 {
 	struct sysfs_line layer = sysfs_read_line(PORT "link_layer", host->device, port);
@@ -443,7 +443,8 @@ static bool port_counts(const struct host *host, unsigned int port)
 static void examine_device(struct host *host)
 {
 	struct sysfs_line type = sysfs_read_line("%s/node_type", host->device);
-	bool iwarp = strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* its GIDs mean nothing */
+	bool iwarp =
+		strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* GIDs mean nothing over iWARP */
 	double rate;
 
 	host->name = strrchr(host->device, '/') + 1;

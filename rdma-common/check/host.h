@@ -2,11 +2,11 @@
 /*
  * Report this host's RDMA devices from sysfs (Documentation/ABI: stable/sysfs-class-infiniband,
  * testing/sysfs-bus-pci): adapters and their PCIe link, ports and their rate, GIDs. Find limits
- * that make a path slower than the hardware, or end it at a router. Nothing that needs a permission
- * is opened, and nothing is set.
+ * that make a path slower than the hardware, or that stop it at a router. No file that needs a
+ * privilege is opened, and no setting is changed.
  *
- * A container may see in sysfs the adapters and GIDs of all network namespaces. Adapters that it
- * cannot open are left out, and ports that it cannot use limit nothing: struct host_view has both.
+ * A container may see the adapters and GIDs of all network namespaces in sysfs. Adapters that it
+ * cannot open are left out, and ports that it cannot use are not judged (struct host_view).
  *
  * Threads: the main thread. A driver may ask the adapter's firmware for a file that is read, so
  * do not call these functions during a session.
@@ -27,7 +27,7 @@
 struct host_address {
 	struct ibv_context *verbs;
 	uint8_t port;
-	union ibv_gid gid; /* the address as RoCE has it */
+	union ibv_gid gid; /* the address in the form of a GID */
 	char interface[IF_NAMESIZE];
 	unsigned int interface_index;
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE]; /* as text */
@@ -45,14 +45,14 @@ const struct host_address *host_find_address(const struct host_view *view,
 					     const struct ibv_context *verbs, unsigned int port);
 
 /*
- * Examine the devices of `view` in the order of their names, below the folder `root`, in which sys
- * and proc are: "" for this host. Report adapters, links, GIDs and settings to `findings`. What
- * cannot be read is left out; without devices there is no finding. Return true if a finding is not
- * good: slower than the hardware could be, or not beyond a router.
+ * Examine the devices of `view` in the order of their names. `root`: the folder that has sys and
+ * proc; "" for this host. Report adapters, links, GIDs and settings to `findings`. A file that
+ * cannot be read is left out; without devices there is no finding. Return true if a finding has
+ * failed: a path is slower than the hardware could be, or stops at a router.
  *
- * A port counts if an address of `view` leads to it, or over InfiniBand, where a program without
- * rdma_cm needs no address. Nothing limits a port that does not count, nor an adapter without one
- * that does. Over RoCE the GIDs are those of these addresses.
+ * A port is judged if an address of `view` leads to it, or if it is InfiniBand, where a program
+ * without rdma_cm needs no address. An adapter is judged if one of its ports is. Other findings
+ * never fail. Over RoCE only the GIDs of these addresses are reported.
  */
 bool host_examine(const char *root, const struct host_view *view, struct findings *findings);
 
@@ -60,12 +60,12 @@ bool host_examine(const char *root, const struct host_view *view, struct finding
 bool host_is_software(const char *device);
 
 /*
- * Return the rate of the link of a port of the same device in Gbit/s, by width and speed; 0: the
- * port is not active; -1: there is no such port. The number of a software device is no rate.
+ * Return the link rate of a port of the same device in Gbit/s; 0: the port is not active; -1: there
+ * is no such port. The rate of a software device means nothing.
  */
 double host_port_rate(const char *device, unsigned int port);
 
-/* Return what to change if RoCE of version 2 or 1 uses this GID; NULL: nothing. Static. */
+/* Return what to change if RoCE v2 or v1 uses this GID; NULL: nothing. The text is static. */
 const char *host_gid_advice(const uint8_t gid[16], bool version_2);
 
 #endif

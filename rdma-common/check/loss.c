@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-/* A single lost packet shows nothing. */
+/* Smallest count that is judged: a single lost packet shows nothing. */
 #define MIN_LOST 2
 
-/* A count of lost packets, and the share that this is. */
+/* Lost packets of one direction, as in struct loss. */
 struct lost {
 	double share;
 	bool excessive;
@@ -53,7 +53,7 @@ struct strbuf loss_describe(const struct loss *loss)
 {
 	struct strbuf buf = { 0 };
 
-	if (!loss->direction) /* a retry shows no more than that */
+	if (!loss->direction) /* as after a retry, which does not show more */
 		strbuf_addf(&buf, "packets are lost or late, in a direction that is not known");
 	else if (!strcmp(loss->direction, "both"))
 		strbuf_addf(&buf, "packets are lost in both directions");

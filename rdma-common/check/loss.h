@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Packets that were lost: how many, in which direction, and where to look for the place.
+ * Judge lost packets: how many, in which direction, and where to look for the cause.
  *
  * Threads: any.
  */
@@ -14,17 +14,17 @@
 #include "../status.h"
 
 struct loss {
-	double share; /* of the packets of that direction, 0 to 1 */
+	double share; /* lost packets of all packets in that direction, 0 to 1 */
 	/* "client to server", "server to client" or "both"; NULL: none lost, or not known. */
 	const char *direction;
-	bool excessive; /* more than the limit */
+	bool excessive; /* the share is above the limit */
 };
 
 /*
- * Judge by what this host's port has counted, and by about how many packets were sent in each
- * direction. `limit` is in percent. The port counts gaps on the way to this host, and the server's
- * answers about gaps on the way to it. The sum of errors that the server reports is no evidence: it
- * includes congestion marks and duplicates.
+ * Judge by the growth of the counters of this host's port, and by the approximate number of packets
+ * in each direction. `limit` is in percent. The port counts packets that are missing on the way to
+ * this host, and the NAKs of the server for those on the way there. The sum of
+ * errors that the server reports is no evidence: it includes congestion marks and duplicates.
  */
 struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client,
 		       double limit);

@@ -13,7 +13,7 @@
 
 /* clang-format off */
 static const struct rule rules[] = {
-	/* ---- This host: no packet is needed ---- */
+	/* ---- This host: no packet was sent ---- */
 	{ "L1", "devices=none kernel_device=none mode=exclusive",
 	  "the RDMA subsystem is in exclusive mode: a device belongs to one network namespace, and none to this one",
 	  { 0 }, "move a device here: 'rdma dev set DEVICE netns NAME' in the namespace that has it ('rdma system' shows the mode)" },
@@ -50,7 +50,7 @@ static const struct rule rules[] = {
 	{ "L9", "transport=roce own_address=no gid_interface=none",
 	  "the route to {address} leads over {route_interface} from {source}, which is no address of an RDMA device",
 	  { 0 }, "see 'ip route get {address}' and 'rdma link'; add a route over the interface of {device}, or give '--bind' an address of that" },
-	/* ---- This host's firewall: sendto(2) fails, and no request is made ---- */
+	/* ---- This host's firewall: sendto(2) failed, and no request was made ---- */
 	{ "C5", "send_error=EPERM",
 	  "this host's own firewall forbids UDP port 4791 to {address}",
 	  { 0 }, "see 'nft list ruleset' on this host, and open UDP port 4791" },
@@ -227,7 +227,7 @@ bool reach_report(struct findings *findings, const struct evidence *evidence)
 	if (rule)
 		strbuf_addf(&findings->found, " (%s)", rule->name);
 	expand(evidence, rule ? rule->advice : ASK_THERE, &findings->advice);
-	if (rule) /* the cause counts for more than the symptom */
+	if (rule) /* the cause outranks the symptom */
 		findings->first_failure.length = 0;
 	findings_report(findings, "reach", false);
 	add_objects(findings, evidence, rule);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules that name why no connection stands: a table of condition, text, causes and advice. The
- * first rule whose condition holds is the finding. Pure, but for reach_report().
+ * Rules that name why no connection is established: a table of conditions, texts, causes and
+ * advice. The first rule whose condition holds is the finding. Pure, except for the reports.
  *
  * Threads: the main thread.
  */
@@ -14,13 +14,13 @@
 #define MAX_CAUSES 3
 
 /*
- * A rule. Its letters are those of rdma-pair(7), and stay. In the texts {name} stands for a fact.
+ * A rule. Its name is the one in rdma-pair(7), and never changes. {name} stands for a fact.
  * Causes are listed with the likeliest first; none: the text is the cause.
  */
 struct rule {
 	const char *name;
 	/*
-	 * Words that all have to hold: name=value or name!=value. Several values are separated by
+	 * Words, all of which must hold: name=value or name!=value. Several values are separated by
 	 * '|', '*' is any value, and '@name' is the value of another fact. A word about a fact that
 	 * is not known does not hold.
 	 */
@@ -37,19 +37,21 @@ const struct rule *reach_rule(size_t index);
 const struct rule *reach_judge(const struct evidence *evidence);
 
 /*
- * Report the first rule that holds, or that none does, as a finding that is not good. Return true
- * if one holds.
+ * Report the first rule that holds, or that no rule does, as a failed finding. Return true if a
+ * rule holds.
  */
 bool reach_report(struct findings *findings, const struct evidence *evidence);
 
-/* Report findings->found as a finding of the step, with the facts, and without a rule. */
+/* Report findings->found as a finding of the step "reach", with all facts but without a rule. */
 void reach_report_text(struct findings *findings, const struct evidence *evidence, bool good);
 
 /* Report that the address answers, and the facts that show it. */
 void reach_report_good(struct findings *findings, const struct evidence *evidence);
 
-/* Report the listeners on this host, and if connect requests have arrived: for the other host's
- * check. */
+/*
+ * Report the programs that listen on this host, and how many connect requests have arrived: the
+ * user of the other host needs both.
+ */
 void reach_report_listeners(struct findings *findings, const struct evidence *evidence);
 
 #endif

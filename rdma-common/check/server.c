@@ -21,13 +21,13 @@
  * run beside it are this many times as fast.
  */
 #define MUCH_SLOWER 3
-/* Latency is measured with MAX_READS of READ_SIZE bytes; with fewer if a READ takes long. */
+/* Latency is measured by MAX_READS READs of READ_SIZE bytes; by fewer if a READ takes long. */
 #define READ_SIZE 8
 #define MAX_READS 1000
 #define MIN_READS 10
 /*
- * Packets of a session in each direction besides those of the operations: those of the connection
- * manager, messages and acknowledgements. Soft-RoCE sends about that many.
+ * Packets of a session in each direction besides those of the operations: for the connection
+ * manager, messages and acknowledgements. Soft-RoCE sends about this number.
  */
 #define SESSION_PACKETS 12
 /*
@@ -39,7 +39,7 @@
 
 /* ---- The outcome of a session ---- */
 
-/* Return the nanoseconds until the server's verdict came, which follows all other data. */
+/* Return the nanoseconds from the start to the server's verdict, which follows all other data. */
 static int64_t elapsed(const struct connection *connection)
 {
 	int64_t time = connection->verdict_time - connection->figures.started;
@@ -48,9 +48,9 @@ static int64_t elapsed(const struct connection *connection)
 }
 
 /*
- * Return the rates of a session of WRITEs: bytes that arrived, by this side's clock. It stops at
- * the server's verdict, which follows the bytes: over iWARP a completion does not show that they
- * arrived.
+ * Return the rates of a session of WRITEs: bytes that arrived, by this side's clock. The time ends
+ * at the server's verdict, which follows the bytes: over iWARP a completion does not show that the
+ * bytes arrived.
  */
 static struct rates rates_of(const struct connection *connection)
 {
@@ -103,7 +103,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 			probe->before = connection->counting->before;
 		counters_keep_latest(&probe->after, &connection->counting->after);
 	}
-	/* if sessions run at once, the port counts the errors of all in each */
+	/* each of several sessions at once reports the errors of all of them */
 	if (probe->outcome_count == 1 || connection->peer_verdict.errors > probe->advertised_errors)
 		probe->advertised_errors = connection->peer_verdict.errors;
 	if (probe->outcome_count > 1) {
@@ -124,8 +124,8 @@ static bool is_silence(enum status status)
 }
 
 /*
- * Return the result of one direction. Digests are compared once both operations are done; a
- * completed operation alone shows that the adapters delivered it.
+ * Return the result of one direction. Digests are compared once both operations are done. A
+ * completed operation alone shows only that the adapters delivered the bytes.
  */
 static enum direction_result classify_direction(bool verified, bool completed)
 {
@@ -198,7 +198,7 @@ static void report_server(struct probe *probe)
 		strbuf_addf(&probe->findings->found, ", GID %s", probe->path->gid);
 	if (mtu > 0)
 		strbuf_addf(&probe->findings->found, ", MTU of its port %u bytes", mtu);
-	/* both sides send packets of the client's MTU, which its request carries */
+	/* both sides send packets of the client's MTU, which the connect request carries */
 	if (mtu > 0 && mtu < probe->path->mtu)
 		strbuf_addf(
 			&probe->findings->advice,
@@ -225,7 +225,7 @@ static uint64_t ping_size(const struct probe *probe)
 	return (probe->size + 3) / 4 * 4 + (probe->path->roce_v1 ? 40 - ip : 8) + 12 + 16 + 4 - 8;
 }
 
-/* Return what to open so that the packets of a connection pass. */
+/* Return what firewalls or switches must let pass for a connection. */
 static const char *advise_opening(const struct probe *probe)
 {
 	if (probe->path->iwarp)
@@ -235,7 +235,7 @@ static const char *advise_opening(const struct probe *probe)
 		       : "let the firewalls pass UDP port 4791 whatever the other port is";
 }
 
-/* Advise what to change if a connection stood, but packets of this size are lost. */
+/* Advise what to change if a connection was established, but packets of this size are lost. */
 static void advise_size(struct probe *probe)
 {
 	const char *direction = "in one direction at least";
@@ -257,8 +257,7 @@ static void advise_size(struct probe *probe)
 		strbuf_addf(&probe->findings->advice,
 			    "no byte arrives %s, though the connection is established: %s",
 			    direction, advise_opening(probe));
-	else if (probe->verified <
-		 probe->path->mtu) /* else one of the largest packets has passed */
+	else if (probe->verified < probe->path->mtu) /* no packet of full size has passed */
 		strbuf_addf(
 			&probe->findings->advice,
 			"packets above %" PRIu64 " bytes vanish %s, at %" PRIu64
@@ -295,9 +294,9 @@ static void report_transfer(struct probe *probe)
 /* ---- Sessions ---- */
 
 /*
- * Return true if a server that rejected the connection may accept one in a moment: when a session,
- * which ends a little later there than here, has ended and released its memory. Over iWARP the
- * reason may be lost: the reset of the connection overtakes it.
+ * Return true if a server that rejected the connection may accept another one soon: a session ends
+ * a little later there than here, and then releases its memory. Over iWARP the reason may be lost:
+ * the reset of the connection overtakes it.
  */
 static bool may_accept_soon(const struct probe *probe, const struct peer_hello *server)
 {
@@ -427,7 +426,7 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 		 may_be_accepted(probe, &outcome->rejection, busy_deadline));
 	if (outcome->connected)
 		probe->mode_is_known = true;
-	if (probe->advertised_errors > 0) /* the count plus 1: add that 1 once */
+	if (probe->advertised_errors > 0) /* both counts include an extra 1: add it once */
 		probe->peer_errors += probe->advertised_errors - (probe->peer_errors > 0);
 	if (outcome->end.status != STATUS_SUCCESS &&
 	    (!has_failed(probe) || outcome->end.status == STATUS_INTERRUPTED)) {
@@ -479,8 +478,8 @@ static bool find_server(struct probe *probe)
 }
 
 /*
- * Find out by other sessions why a size got no answer, which direction fails, and what to change.
- * If one direction arrived, the other one fails.
+ * Run other sessions to find out why a size got no answer, which direction fails, and what to
+ * change. If the bytes of one direction arrived, the other direction fails.
  */
 static void explain_silence(struct probe *probe)
 {
@@ -527,8 +526,8 @@ static bool try_size(struct probe *probe, uint64_t size)
 }
 
 /*
- * Try sizes around the length of a packet, and of many packets. Over iWARP messages do not keep to
- * packets. Return false if a size failed.
+ * Try sizes around the length of a packet, and sizes of many packets. Over iWARP, TCP splits
+ * messages into packets as it likes. Return false if a size failed.
  */
 static bool try_sizes(struct probe *probe)
 {
@@ -588,7 +587,7 @@ static bool run_measurement(struct probe *probe, const char *step, uint64_t size
 	return findings_report(probe->findings, step, false);
 }
 
-/* Measure WRITEs in one direction; the other one sends a byte. Return false if that failed. */
+/* Measure WRITEs in one direction: to the client if `back`. Return false if that failed. */
 static bool measure_rate(struct probe *probe, bool back, double *rate)
 {
 	unsigned int seconds = probe->options->duration_seconds;
@@ -641,7 +640,8 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	bool skewed;
 
 	judge_loss(probe);
-	skewed = factor >= MUCH_SLOWER && !probe->loss.excessive; /* a loss explains it */
+	/* lost packets would explain the difference */
+	skewed = factor >= MUCH_SLOWER && !probe->loss.excessive;
 	append_rate(probe, "client to server", rates->to_server);
 	append_rate(probe, "server to client", rates->to_client);
 	if (probe->path->is_software)
@@ -668,7 +668,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 			probe->path->link_rate > 0);
 }
 
-/* Return a number of READs that takes some seconds: an exchange takes longer than a READ. */
+/* Return how many READs take less than 10 s: a READ is quicker than probe->exchange. */
 static unsigned int count_reads(const struct probe *probe)
 {
 	int64_t fit = INT64_C(10000000000) / probe->exchange;
@@ -678,7 +678,7 @@ static unsigned int count_reads(const struct probe *probe)
 	return fit < MIN_READS ? MIN_READS : (unsigned int)fit;
 }
 
-/* Measure how long a READ takes: one after another, spinning for completions. */
+/* Measure how long a READ takes: run one after another, and poll for completions. */
 static bool try_latency(struct probe *probe)
 {
 	const struct latency *latency = &probe->latency;
@@ -714,7 +714,7 @@ static bool try_rates(struct probe *probe)
 		return true;
 	for (int look = 1; look == 1 || (look == 2 && look_slow(probe, &rates)); look++) {
 		judge_loss(probe);
-		if (look == 2 && probe->loss.excessive) /* that explains it */
+		if (look == 2 && probe->loss.excessive) /* lost packets explain a slow rate */
 			break;
 		if (!measure_rate(probe, false, &rates.to_server) ||
 		    !measure_rate(probe, true, &rates.to_client))
@@ -804,7 +804,7 @@ static bool try_paths(struct probe *probe)
 
 /* ---- All sessions ---- */
 
-/* Go on with the next address, as an ordinary session does. Return false if none is left. */
+/* Prepare for the next address, as an ordinary session does. Return false if none is left. */
 static bool go_on(struct probe *probe)
 {
 	bool found;
@@ -858,7 +858,7 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 
 /* ---- Lost packets ---- */
 
-/* Add the packets that were lost to the finding, and where to look for the place. */
+/* Add the share of lost packets to the finding, and advise where to look for the cause. */
 static void add_loss(struct probe *probe, enum status status)
 {
 	const struct loss *loss = &probe->loss;
@@ -867,7 +867,8 @@ static void add_loss(struct probe *probe, enum status status)
 	if (loss->share <= 0)
 		return;
 	strbuf_addf(&probe->findings->found, "%s, %s of them; ", text.text, share.text);
-	if (!loss->excessive || probe->needs_explaining) /* that finding has the advice */
+	/* the finding of a failed session has the advice already */
+	if (!loss->excessive || probe->needs_explaining)
 		return;
 	strbuf_addf(&probe->findings->advice, "one of: %s",
 		    loss_advice(probe->path->is_software, probe->path->infiniband));
