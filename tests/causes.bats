@@ -126,9 +126,9 @@ with_addresses() {
 	lab run a kill -STOP "$process"
 	limit=$SILENT check 5 192.0.2.1 "$port"
 	if [ "$LAB_TRANSPORT" = siw ]; then
-		names C2 "192.0.2.1 answers TCP, and port $port does not; one of: .*"
+		names C2 "192.0.2.1 answers TCP, but nothing answers on port $port; one of: .*"
 	else
-		names C2 "192.0.2.1 answers connect requests, and the program on port $port does not"
+		names C2 "192.0.2.1 answers connect requests, but the program on port $port does not"
 		[[ $output != *firewall* ]]
 	fi
 	host=a check 0 192.0.2.2
@@ -207,7 +207,7 @@ with_addresses() {
 	lab run a sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/forwarding'
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
 	limit=$SILENT check 5 192.0.2.1
-	names C6 "192.0.2.1 forbids UDP port 4791 of 192.0.2.1: its firewall"
+	names C6 "the firewall of 192.0.2.1 forbids UDP port 4791 of 192.0.2.1"
 }
 
 # with_roce: host a has its device again.
@@ -261,7 +261,7 @@ with_roce() {
 	lab run b ip neighbour flush dev eth0
 	start_server write
 	limit=$SILENT check 5 192.0.2.1 "$port"
-	names C10 "192.0.2.1 has a hardware address, and no packet of 192.0.2.1 comes back; one of: .*"
+	names C10 "192.0.2.1 has a hardware address, but no packet comes back from 192.0.2.1; one of: .*"
 }
 
 # bats test_tags=slow
@@ -279,7 +279,7 @@ with_roce() {
 	repair=restore_rules
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 tos 0x10 blackhole
 	limit=$SILENT check 5 --tos 0x10 192.0.2.1
-	names C1 "192.0.2.1 answers packets with type of service 0, and none with 16"
+	names C1 "192.0.2.1 answers packets with type of service 0, but none with 16"
 	well 192.0.2.1
 }
 
@@ -298,7 +298,7 @@ with_roce() {
 	says "reach       .* \((L4|L5|L6)\)"
 	on b unshare --net "$PROGRAMS/rdma-client" --check
 	expect 3
-	names L4 "this is not the first network namespace, and Soft-RoCE of many kernels works in the first one alone"
+	names L4 "this is not the first network namespace, and on many kernels Soft-RoCE works only in the first one"
 }
 
 # bats test_tags=slow

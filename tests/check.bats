@@ -319,7 +319,7 @@ set_mtu() {
 	start_server read
 	check "$LOST" 192.0.2.1 "$port"
 	says "server      192.0.2.1 .*, MTU of its port 1024 bytes"
-	says "  -> the MTU is 4096 bytes here and 1024 there: set it the same on both hosts .*"
+	says "  -> the MTU is 4096 bytes here and 1024 there: set the same MTU on both hosts .*"
 	[[ $(grep '^transfer' <<<"$output" | tail -n 2) =~ ^"transfer    1024 bytes: client to server verified, server to client verified"$'\n'\
 "transfer    4095 bytes: client to server "(arrived|verified)", server to client failed: " ]]
 	says "  -> packets above 1024 bytes vanish from server to client, at 4095 at the latest: .*set it the same everywhere.*"

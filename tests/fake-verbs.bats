@@ -994,8 +994,8 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer left	0x cannot be set up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:12 withdrawn:22	$connect: Cannot allocate memory
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 library:0	cannot connect: CONNECT_ERROR, status -1 (Operation not permitted)	rdma_reject=0
-	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address     not resolved: librdmacm failed and does not say why, or the kernel does not permit it*ibv_devices	!> Operation not permitted
-	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route       not resolved: librdmacm failed and does not say why, or the kernel does not permit it	!> Operation not permitted
+	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address     not resolved: librdmacm failed without a reason (the kernel may have denied permission)*ibv_devices	!> Operation not permitted
+	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route       not resolved: librdmacm failed without a reason (the kernel may have denied permission)	!> Operation not permitted
 	END
 }
 
@@ -1038,8 +1038,8 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 @test "--check with PORT: a request to an unused port distinguishes a stopped program from a broken path" {
 	outcomes check 192.0.2.1 20000 <<-END
 	4	refuse:255	> reach       192.0.2.1 answers, and no program listens on port 20000 ?B1??  -> start rdma-server there	!> Ready	rdma_connect=2
-	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, and the program on port 20000 does not ?C2?	!> firewall
-	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, and port 20000 does not; one of: *?C2?
+	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall
+	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
 	5	ESTABLISHED! unused:0	> reach       192.0.2.1 was not reached, and no rule	!> ?C2?
 	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
 	0	check payload:1048576	!> reach

@@ -76,7 +76,7 @@ static bool hides_reason(const struct rdma_cm_id *id)
 static const char *reason_of(const struct rdma_cm_id *id, int error)
 {
 	return hides_reason(id)
-		       ? "librdmacm failed and does not say why, or the kernel does not permit it"
+		       ? "librdmacm failed without a reason (the kernel may have denied permission)"
 		       : strerror(error);
 }
 
@@ -185,8 +185,8 @@ static bool refuse_source(struct path *path, const char *reason)
 	strbuf_addf(&path->findings->found, "not resolved: cannot connect from '%s': %s",
 		    ellipsize(path->options->bind).text, reason);
 	strbuf_addf(&path->findings->advice,
-		    "give --bind an address of this host ('ip address') of the family "
-		    "of the one to connect to");
+		    "give --bind an address of this host ('ip address') of the same family "
+		    "(IPv4 or IPv6) as the server's address");
 	return findings_report(path->findings, "address", false);
 }
 

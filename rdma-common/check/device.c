@@ -117,8 +117,8 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 		 !iwarp)
 		strbuf_addf(
 			&devices->findings->advice,
-			"larger packets are faster: raise the MTU of the network interface, as on "
-			"the other host and between ('ip link set ... mtu 4200')");
+			"larger packets are faster: raise the MTU of this network interface, of the "
+			"other host's, and of the switches between them ('ip link set ... mtu 4200')");
 	return findings_report(devices->findings, "device", reliable && active && reached);
 }
 

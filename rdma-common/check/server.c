@@ -202,8 +202,8 @@ static void report_server(struct probe *probe)
 	if (mtu > 0 && mtu < probe->path->mtu)
 		strbuf_addf(
 			&probe->findings->advice,
-			"the MTU is %u bytes here and %u there: set it the same on both hosts and "
-			"between ('ip link set ... mtu'), or packets above %u bytes may vanish",
+			"the MTU is %u bytes here and %u there: set the same MTU on both hosts and "
+			"the switches between them ('ip link set ... mtu'), or packets above %u bytes may vanish",
 			probe->path->mtu, mtu, mtu);
 	findings_report(probe->findings, "server", true);
 	json_add_text(probe->findings->latest, "device", *name ? name : NULL);

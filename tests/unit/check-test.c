@@ -769,8 +769,8 @@ TEST(server_with_a_different_mtu_is_reported_with_both_mtus)
 	} cases[] = {
 		/* clang-format off */
 		{ OVER_ROCE, MTU, IBV_MTU_4096, "::1", "rdma0", ", device rdma0, GID ::1, MTU of its port 4096 bytes", 1024 },
-		{ OVER_ROCE, MTU, IBV_MTU_256, "", "", ", MTU of its port 256 bytes -> the MTU is 4096 bytes here and 256 there: set it the same on both hosts "
-		  "and between ('ip link set ... mtu'), or packets above 256 bytes may vanish", 1024 },
+		{ OVER_ROCE, MTU, IBV_MTU_256, "", "", ", MTU of its port 256 bytes -> the MTU is 4096 bytes here and 256 there: set the same MTU on both hosts "
+		  "and the switches between them ('ip link set ... mtu'), or packets above 256 bytes may vanish", 1024 },
 		{ OVER_ROCE, 256, IBV_MTU_4096, "", "", ", MTU of its port 4096 bytes", 255 },
 		{ OVER_ROCE, MTU, (enum ibv_mtu)0, "", "", "", 1024 },
 		{ OVER_ROCE, MTU, (enum ibv_mtu)6, "", "", "", 1024 },
