@@ -118,11 +118,9 @@ typedef void (*message_function)(struct evidence *evidence, struct span message)
 static struct question make_question(int type, int flags, const void *body, size_t size)
 {
 	struct question question = { .header = { .nlmsg_len = (uint32_t)NLMSG_LENGTH(size),
-						 .nlmsg_type = (uint16_t)type,
+						 .nlmsg_type = (uint16_t)type } };
 
-						 .nlmsg_flags =
-							 (uint16_t)(NLM_F_REQUEST | flags) } };
-
+	question.header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | flags);
 	memcpy(question.rest, body, size);
 	return question;
 }
@@ -330,7 +328,7 @@ static void describe_device(struct evidence *evidence)
 		     sysfs_read_line("%s/parent", device).text);
 }
 
-/* Find the device that has the source, and the network interface of the source. */
+/* Find the device that has the source, and its network interface. "none": no device has it. */
 static void find_devices(struct evidence *evidence, const struct host_view *view)
 {
 	const struct host_address *own = find_source(evidence, view);
@@ -339,19 +337,20 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 	if (access("/sys/class/net", F_OK)) /* no sysfs */
 		return;
 	evidence_set(evidence, FACT_kernel_device, "none");
-	if (glob(DEVICES "*", 0, NULL, &all) == 0 && all.gl_pathc > 0) {
+	if (glob(DEVICES "*", 0, NULL, &all) == 0) {
 		const char *first = all.gl_pathv[0] + strlen(DEVICES);
 
 		evidence_set(evidence, FACT_kernel_device, "%s", first);
-		if (own)
-			first = ibv_get_device_name(own->verbs->device);
-		if (own || !is_known(evidence, FACT_device))
-			evidence_set(evidence, FACT_device, "%s", first);
-		if (own)
+		if (own) {
+			evidence_set(evidence, FACT_device, "%s",
+				     ibv_get_device_name(own->verbs->device));
 			evidence_set(evidence, FACT_gid_interface, "%s", own->interface);
-		else if (is_known(evidence, FACT_source) && view &&
-			 view->device_count == all.gl_pathc)
+		} else if (is_known(evidence, FACT_source) && view &&
+			   view->device_count == all.gl_pathc) {
 			evidence_set(evidence, FACT_gid_interface, "none");
+		}
+		if (!is_known(evidence, FACT_device))
+			evidence_set(evidence, FACT_device, "%s", first);
 		describe_device(evidence);
 		evidence_set(evidence, FACT_gid_is_below, "no");
 		for (size_t i = 0; own && i < all.gl_pathc; i++) {
@@ -449,7 +448,7 @@ static void examine_resources(struct evidence *evidence, struct span resources)
 }
 
 /* Find out whether a device has an interface in this namespace, and which programs listen. */
-static void examine_device(struct evidence *evidence, struct span device)
+static void examine_rdma_device(struct evidence *evidence, struct span device)
 {
 	uint32_t index;
 
@@ -521,7 +520,7 @@ void evidence_collect_listeners(struct evidence *evidence)
 	/* accepted by "rep", or rejected by "rej" */
 	sum_counters(evidence, FACT_requests_answered, DEVICES "*/ports/*/cm_tx_msgs/re[pj]");
 	find_same_subnet(evidence);
-	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_device);
+	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_rdma_device);
 }
 
 /* ---- All facts of this host ---- */
@@ -542,7 +541,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 	if (!access("/proc/sys/net/core", F_OK))
 		evidence_set(evidence, FACT_first_namespace, "%s",
 			     access("/proc/sys/net/core/netdev_max_backlog", F_OK) ? "no" : "yes");
-	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_device);
+	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_rdma_device);
 	drivers = ibv_get_device_list(&count);
 	if (drivers)
 		ibv_free_device_list(drivers);
@@ -669,5 +668,4 @@ void evidence_probe(struct evidence *evidence, const struct sockaddr *address,
 {
 	probe_udp(evidence, FACT_udp_roce, ROCE_PORT, address, source);
 	probe_udp(evidence, FACT_udp_other, UNUSED_UDP_PORT, address, source);
-	find_neighbour(evidence);
 }
