@@ -17,19 +17,19 @@
 #include "evidence.h"
 
 struct path {
-	const struct options *options; /* of the program */
+	const struct options *options; /* options of the program */
 	struct findings *findings;
 	struct devices *devices;
 	struct evidence *evidence;            /* facts about the address tried last */
-	struct addrinfo *addresses, *untried; /* all of the host; those not tried yet */
+	struct addrinfo *addresses, *untried; /* addresses of the host; those not tried yet */
 	struct addrinfo *address;             /* the address tried last */
 	struct addrinfo *sources;             /* addresses of --bind; NULL: any */
 	/* Valid if a route leads to `address`: */
-	char gid[INET6_ADDRSTRLEN]; /* of the other host; empty over iWARP */
+	char gid[INET6_ADDRSTRLEN]; /* GID of the other host; empty over iWARP */
 	unsigned int mtu;           /* payload bytes of a packet; 0: not known */
 	bool iwarp, infiniband;     /* neither: RoCE */
 	bool roce_v1;               /* RoCE version 1, which has no IP header */
-	/* bit/s of the port's link, by width and speed; 0: not known, or software */
+	/* rate of the port's link in bit/s; 0: not known, or a software device */
 	double link_rate;
 	bool is_software;
 };

@@ -18,7 +18,7 @@
  */
 #define UNUSED_PORT  47893
 #define UNUSED_PORTS 4
-/* Timeout in seconds of each further request: the kernel repeats a lost request after 4. */
+/* Timeout in seconds of each further request: the kernel repeats a lost request after 4 s. */
 #define CONTROL_SECONDS 6
 
 void check_init(struct check *check, const struct options *options, const struct process *process)
@@ -86,7 +86,7 @@ enum status check_path(struct check *check)
 						path_find_next(&check->path) && usable);
 	else
 		limited = host_examine("", &check->devices.view, &check->findings);
-	if (usable && check->devices.memory_error) /* outranks the limits of this host */
+	if (usable && check->devices.memory_error) /* it outranks the limits of this host */
 		check->findings.first_failure.length = 0;
 	enough = devices_check_memory(&check->devices);
 	if (!to_address && usable) {
@@ -167,7 +167,7 @@ static bool is_fact(const struct check *check, enum fact fact, const char *text)
 	return !strcmp(evidence_get(&check->evidence, fact), text);
 }
 
-/* Send further requests and UDP datagrams to find out why a request failed. Report a rule. */
+/* Send further requests and UDP datagrams to find out why a request failed, and report that. */
 static void explain_request(struct check *check)
 {
 	const struct addrinfo *address = check->path.address;

@@ -12,7 +12,7 @@
 
 /* The state of a check. The parts point to each other, so it must not be moved. */
 struct check {
-	const struct options *options; /* of the program */
+	const struct options *options; /* options of the program */
 	const struct process *process;
 	struct findings findings;
 	struct devices devices;
@@ -34,7 +34,7 @@ void check_init(struct check *check, const struct options *options, const struct
 enum status check_path(struct check *check);
 
 /*
- * Without PORT: send a connect request to an unused port by `run` and `argument` (probe_server()).
+ * Without PORT: send a connect request to an unused port, by `run` as probe_server() does.
  * Report whether the address answers, and which programs listen on this host. With PORT: if no
  * connection was established, report why. `status`: the result so far. Return the new result.
  */

@@ -328,7 +328,7 @@ static void describe_device(struct evidence *evidence)
 		     sysfs_read_line("%s/parent", device).text);
 }
 
-/* Find the device that has the source, and its network interface. "none": no device has it. */
+/* Find the device that has the source address, and the network interface of that device. */
 static void find_devices(struct evidence *evidence, const struct host_view *view)
 {
 	const struct host_address *own = find_source(evidence, view);
@@ -517,7 +517,7 @@ static void find_same_subnet(struct evidence *evidence)
 void evidence_collect_listeners(struct evidence *evidence)
 {
 	sum_counters(evidence, FACT_requests_received, DEVICES "*/ports/*/cm_rx_msgs/req");
-	/* accepted by "rep", or rejected by "rej" */
+	/* "rep" accepts a request, "rej" rejects it */
 	sum_counters(evidence, FACT_requests_answered, DEVICES "*/ports/*/cm_tx_msgs/re[pj]");
 	find_same_subnet(evidence);
 	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_rdma_device);

@@ -33,7 +33,7 @@ struct host {
 
 /* ---- Files and findings ---- */
 
-/* Read a file of the PCI function, which is the parent of an auxiliary device (irdma, mana). */
+/* Read a file of the PCI function: the device, or the parent of an auxiliary one (irdma, mana). */
 static struct sysfs_line read_pci(const struct host *host, const char *name)
 {
 	struct sysfs_line line = sysfs_read_line("%s/device/%s", host->device, name);

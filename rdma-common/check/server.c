@@ -274,7 +274,7 @@ static void advise_size(struct probe *probe)
 			    direction);
 }
 
-/* Report the result of a size in each direction. */
+/* Report the results of both directions for the latest size. */
 static void report_transfer(struct probe *probe)
 {
 	static const char *const names[] = { "not known", "failed", "arrived", "verified" };
@@ -345,7 +345,7 @@ static bool has_failed(const struct probe *probe)
 
 /*
  * Return false if packets are lost and the sessions have taken long enough. Set the time at which
- * the next session is interrupted: one lost packet is enough to limit a session of few bytes.
+ * the next session is interrupted; if it has few bytes, one lost packet is enough to set that.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -795,7 +795,7 @@ static bool try_paths(struct probe *probe)
 		session->depth = probe->options->depth;
 		session->busy_poll = false;
 	}
-	/* if one did not run, report the others all the same */
+	/* even if one session did not run, report the others */
 	good = try_session(probe, BACK_SIZE, false);
 	for (unsigned int i = 0; i < probe->outcome_count && !probe->process->signal_number; i++)
 		good &= report_source_port(probe, &probe->outcomes[i]);
@@ -847,7 +847,7 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 		good = try_sizes(probe) && try_rates(probe) && try_paths(probe);
 	while (probe->failure.status != STATUS_SUCCESS && !probe->reached &&
 	       !probe->process->signal_number && go_on(probe));
-	if (probe->process->signal_number) /* also if all sessions succeeded before it */
+	if (probe->process->signal_number) /* even if all sessions succeeded before */
 		return STATUS_INTERRUPTED;
 	if (probe->stopped && !has_failed(probe))
 		report_stopped(probe);
@@ -900,7 +900,7 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 	const struct loss *loss = &probe->loss;
 
 	if (probe->begun == 0 || (!growth.any && probe->verified == 0))
-		return status; /* no session */
+		return status; /* no session ran */
 	judge_loss(probe);
 	add_loss(probe, status);
 	if (growth.any)

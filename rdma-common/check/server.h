@@ -17,7 +17,7 @@
 enum direction_result {
 	PASSAGE_UNKNOWN,
 	PASSAGE_FAILED,
-	PASSAGE_ARRIVED, /* as the adapters report; the session ended before verification */
+	PASSAGE_ARRIVED, /* delivered, as the adapters report, but not verified */
 	PASSAGE_VERIFIED,
 };
 
@@ -31,17 +31,17 @@ struct outcome {
 	struct failure end;          /* status and cause */
 	bool rejected;               /* the server rejected the connection */
 	struct peer_hello rejection; /* valid if `rejected` */
-	int answer;                  /* as connection->answer */
+	int answer;                  /* answer to the request (connection->answer) */
 	bool connected;              /* the connection was established */
-	struct hello hello;          /* the server's, if connected */
+	struct hello hello;          /* the server's hello, valid if `connected` */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
-	unsigned int port; /* source_port() */
+	unsigned int port; /* source port (source_port()) */
 	/* the operation of this side, or of the server, completed */
 	bool operated, peer_operated;
 	/* this side, or the server, verified what it received */
 	bool verified, accepted;
 	int64_t elapsed;    /* ns until the server's verdict */
-	struct rates rates; /* if they were measured */
+	struct rates rates; /* valid if the session measured */
 };
 
 struct probe;
@@ -55,23 +55,23 @@ struct probe;
 typedef void (*session_function)(struct probe *probe, void *argument);
 
 struct probe {
-	const struct options *options; /* of the program */
+	const struct options *options; /* options of the program */
 	const struct process *process;
 	struct findings *findings;
-	struct path *path; /* to the server */
+	struct path *path; /* path to the server */
 	session_function run;
 	void *argument;
 	struct options session;               /* options of the next session */
 	struct session_parameters parameters; /* parameters of the next session */
 	int64_t start;         /* earliest start of the next session (now_milliseconds()) */
-	int64_t stop_time;     /* time to interrupt it; INT64_MAX: never */
+	int64_t stop_time;     /* time to interrupt that session; INT64_MAX: never */
 	int64_t begun;         /* start of the first session (now_milliseconds()); 0: none */
 	int64_t measuring;     /* milliseconds of measurements so far, as planned */
 	const char *step;      /* step of the next session's finding */
 	bool stopped;          /* no further session runs, because packets are lost */
 	bool needs_explaining; /* a session failed, though no packet was lost before */
-	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions, run at once */
-	unsigned int outcome_count;               /* number of outcomes */
+	struct outcome outcomes[MAX_CONNECTIONS]; /* outcomes of the latest sessions, run at once */
+	unsigned int outcome_count;               /* number of valid outcomes */
 	const struct outcome *outcome;            /* the worst outcome */
 	bool reached;                             /* a server of this project answered */
 	bool mode_is_known; /* the server's operation is known, or both were tried */
@@ -80,12 +80,12 @@ struct probe {
 	int64_t exchange;  /* ns of the quickest session that transferred a size */
 	uint64_t verified; /* the largest size that was verified in both directions; 0: none */
 	bool all_verified; /* every size is verified in both directions */
-	struct counters before, after; /* of the device's port */
+	struct counters before, after; /* counters of the device's port */
 	/* approximate packets of all sessions, with those of SESSION_PACKETS */
 	uint64_t packets_to_server, packets_to_client;
 	struct loss loss;
 	uint64_t peer_errors; /* errors that the server's port counted, plus 1; 0: not known */
-	uint64_t advertised_errors; /* the same count of the latest sessions */
+	uint64_t advertised_errors; /* `peer_errors` of the latest sessions alone */
 	struct latency latency;     /* from the last session that measured it */
 	struct failure failure;     /* the first failure */
 };
