@@ -367,13 +367,13 @@ static void find_cgroup(struct evidence *evidence)
 {
 	const char *device = evidence_get(evidence, FACT_device), *root = "/sys/fs/cgroup";
 	struct sysfs_line own = sysfs_find_line("0::", "/proc/self/cgroup"), limit;
-	char path[PATH_MAX + 32], key[160], *slash;
+	char path[PATH_MAX + 32], key[160];
 
 	if (!own.text[0] || !device[0])
 		return;
 	snprintf(path, sizeof(path), "%s%s", root, own.text + strlen("0::"));
 	snprintf(key, sizeof(key), "%s ", device);
-	for (; strlen(path) >= strlen(root); *slash = '\0') {
+	for (; strlen(path) >= strlen(root); *strrchr(path, '/') = '\0') {
 		limit = sysfs_find_line(key, "%s/rdma.max", path);
 		if (limit.text[0] && !strstr(limit.text, "hca_handle=max hca_object=max")) {
 			evidence_set(evidence, FACT_cgroup, "%s", path);
@@ -382,7 +382,6 @@ static void find_cgroup(struct evidence *evidence)
 			evidence_set(evidence, FACT_cgroup_use, "%s",
 				     limit.text[0] ? limit.text + strlen(key) : "");
 		}
-		slash = strrchr(path, '/');
 	}
 }
 
@@ -466,20 +465,17 @@ static void examine_rdma_device(struct evidence *evidence, struct span device)
 static void sum_counters(struct evidence *evidence, enum fact fact, const char *pattern)
 {
 	uint64_t sum = 0, number;
-	bool known = false;
 	glob_t files;
 
 	if (glob(pattern, 0, NULL, &files) == 0) {
 		for (size_t i = 0; i < files.gl_pathc; i++) {
 			if (sysfs_read_number(AT_FDCWD, files.gl_pathv[i], &number)) {
 				sum += number;
-				known = true;
+				evidence_set(evidence, fact, "%" PRIu64, sum);
 			}
 		}
 	}
 	globfree(&files);
-	if (known)
-		evidence_set(evidence, fact, "%" PRIu64, sum);
 }
 
 static bool is_ipv4(const struct ifaddrs *one)
