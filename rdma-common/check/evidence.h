@@ -100,8 +100,7 @@ int evidence_send(const struct sockaddr *address, const struct sockaddr *source,
 void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		      const struct sockaddr *address, const struct sockaddr *source);
 
-/* Find out how `address` answers UDP port 4791 and an unused port. Takes 1.6 s if nothing answers.
- */
+/* Find out how `address` answers UDP port 4791 and an unused port. It may take 1.6 s. */
 void evidence_probe(struct evidence *evidence, const struct sockaddr *address,
 		    const struct sockaddr *source);
 
