@@ -238,7 +238,7 @@ stub() {
 old_cache() {
 	cache=$BATS_TEST_TMPDIR/cache/rdma-lab
 	mkdir -p "$cache/6.1.1-1/modules"
-	: >"$cache/6.1.1-1/vmlinux"
+	touch "$cache/6.1.1-1/vmlinux" "$cache/6.1.1-1/modules/order"
 	ln -s 6.1.1-1 "$cache/current"
 }
 
@@ -258,6 +258,11 @@ old_cache() {
 	[ -z "$stderr" ]
 	PATH=$elsewhere run -0 tests/demo --plan
 	[[ $output == *"boot Debian's kernel, which is in $cache/amd64 already"* ]]
+	old_cache # an older lab ran once more
+	PATH=$elsewhere run -0 tests/demo --plan
+	[[ $output == *"boot Debian's kernel, which is in $cache/amd64 already"* ]]
+	run -1 tests/lab/kernel siw "$BATS_TEST_TMPDIR/initramfs" "$cache/amd64"
+	[ "$output" = "lab: apt knows no package linux-image-amd64; run apt-get update" ]
 }
 
 @test "without sudo, 'make demo' and 'make check' name the command for root" {
