@@ -10,11 +10,18 @@
  * ibv_poll_cq(3) returns a negative number and no reason.
  *
  * The thread waits for a completion before it reads memory that the adapter has written.
- * ibv_poll_cq(3) orders both, on a weakly ordered processor as well: each provider has a barrier
- * after it has read the entry of the completion queue (rdma-core, util/udma_barrier.h,
- * udma_from_device_barrier()). A message is read after its receive completes; the bytes of a READ,
+ * ibv_poll_cq(3) orders both, on a weakly ordered processor as well. A provider for hardware has a
+ * barrier after it finds a valid entry in the completion queue (rdma-core, util/udma_barrier.h,
+ * udma_from_device_barrier()). The providers of Soft-RoCE and soft-iWARP find the entry by an
+ * atomic load that acquires. A message is read after its receive completes; the bytes of a READ,
  * after the READ completes; the bytes of the peer's WRITE, after the receive of a message that the
  * peer posted later.
+ *
+ * The thread writes memory that the adapter reads before ibv_post_send(3) posts the operation, or
+ * the message that announces the bytes to the peer; posting orders the two in the same way.
+ *
+ * One thread at a time owns memory that threads share. A sequentially consistent atomic variable,
+ * or a pipe, hands it to the other thread: `notifications`, and those of helper.c and console.c.
  */
 #include "rdma-common.h"
 

@@ -203,6 +203,7 @@ bool console_drain(struct console *console, int milliseconds, int interruption)
 
 uint64_t console_close(struct console *console, bool *failed)
 {
+	uint64_t unwritten;
 	struct line line;
 	bool ended;
 
@@ -222,10 +223,14 @@ uint64_t console_close(struct console *console, bool *failed)
 		close(console->ended);
 		console->ended = -1;
 	}
-	/* read this last: the write in progress may have failed meanwhile */
+	/*
+	 * Read `failed` last: a thread that still runs sets it before it subtracts the line, so no
+	 * line is missing from both.
+	 */
+	unwritten = atomic_load(&console->unwritten);
 	*failed = atomic_load(&console->outlets[STREAM_OUTPUT].failed);
 	console->count = 0;
-	return atomic_load(&console->unwritten);
+	return unwritten;
 }
 
 /* ---- Printing ---- */
