@@ -224,7 +224,7 @@ stub() {
 	PATH=$elsewhere run -0 tests/demo --plan
 	[[ $output == *" qemu-system-arm "* ]]
 	[[ $output != *" qemu-system-x86 "* ]]
-	[[ $output == *"download Debian's kernel"*" of it in $BATS_TEST_TMPDIR/cache/rdma-lab/arm64"* ]]
+	[[ $output == *"download Debian's kernel (60 to 100 MB), and keep 40 MB of it in $BATS_TEST_TMPDIR/cache/rdma-lab/arm64"* ]]
 }
 
 @test "setup rejects an architecture that the emulated hosts do not have" {
