@@ -37,6 +37,9 @@ MACHINES = {
     "arm64": Machine("qemu-system-aarch64", "virt,gic-version=max", "max,pauth=off,sve=off", "ttyAMA0", ""),
 }
 
+# The files and options that one host boots with; `root` and `project` are folders of this machine.
+Guest = collections.namedtuple("Guest", "machine accelerator kernel initramfs root project")
+
 
 class LabError(Exception):
     """An error that is reported to the user."""
@@ -112,6 +115,7 @@ class Host:
         self.abandoned = set()  # runs whose `lab run` is gone, and whose processes are being killed
         self.held = {}  # by run: frames of runs that wait until the abandoned runs have ended
         self.console = f"{lab.folder}/{name}.console"
+        self.guest = lab.foreign.get(name, lab.native)
 
     def start(self):
         """Start the host's QEMU."""
@@ -139,20 +143,20 @@ class Host:
 
     def command(self, agent, monitor, wire):
         """Return QEMU's command line."""
-        lab = self.lab
+        lab, guest = self.lab, self.guest
         words = {"HOST": self.name, "HOSTS": " ".join(lab.hosts), "TRANSPORT": lab.options.transport}
         words |= {"PROJECT": PROJECT, "SHARE": lab.share}
         # The kernel's warnings go to the console, and an oops ends the host instead of hanging a test.
         # Security modules, and the accounting of memory and pressure, are off: they take time at each system call.
-        append = f"console={lab.machine.console} loglevel=5 panic=-1 oops=panic mitigations=off {lab.machine.words}"
+        append = f"console={guest.machine.console} loglevel=5 panic=-1 oops=panic mitigations=off {guest.machine.words}"
         append += " cryptomgr.notests lsm=capability psi=0 cgroup_disable=memory"
         append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
         return [
-            *qemu_options(lab.machine, lab.accelerator),
+            *qemu_options(guest.machine, guest.accelerator),
             # With room for a second processor QEMU also emulates the memory barriers of the first one. Its virtio devices run in
             # other threads; without the barriers a host sometimes misses an interrupt, and never sends again.
             *("-smp", "1,maxcpus=2", "-m", str(lab.options.memory)),
-            *("-kernel", lab.kernel, "-initrd", f"{lab.folder}/initramfs", "-append", append),
+            *("-kernel", guest.kernel, "-initrd", guest.initramfs, "-append", append),
             *("-chardev", f"file,id=console,append=on,path={escape(self.console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
             *("-chardev", f"socket,id=agent,fd={agent}"),
@@ -161,8 +165,8 @@ class Host:
             # that polls all queues.
             *("-device", "virtio-serial-pci,ioeventfd=off", "-device", "virtconsole,chardev=shell,nr=0"),
             *("-device", "virtserialport,chardev=agent,name=agent,nr=1", "-device", "virtio-rng-pci,ioeventfd=off"),
-            *share("root", "/", ",readonly=on"),
-            *share("project", PROJECT, ",readonly=on"),
+            *share("root", guest.root, ",readonly=on"),
+            *share("project", guest.project, ",readonly=on"),
             *share("share", lab.share, ""),
             *share("slow", lab.slow, ",throttling.bps-write=1000000"),  # a disk of 1 MB/s, to be mounted
             *("-netdev", f"dgram,id=wire,{self.cable(wire)}"),
@@ -355,9 +359,8 @@ class Lab:
         os.mkdir(self.share)
         os.mkdir(self.slow)
         require_room(folder, options.hosts, options.memory)
-        self.machine = MACHINES[architecture()]
-        self.kernel = prepare_kernel(options.transport, f"{folder}/initramfs")
-        self.accelerator = choose_accelerator(self.machine, self.kernel)
+        self.native = native_guest(options.transport, f"{folder}/initramfs")
+        self.foreign = {name: foreign_guest(path) for name, path in options.foreign}
         self.hosts = {name: Host(self, name) for name in HOSTS[: options.hosts]}
         self.listener = self.listen(f"{folder}/control")
 
@@ -472,7 +475,7 @@ def require_room(folder, count, memory):
 
 
 def architecture():
-    """Return dpkg's name of this machine's architecture, which the hosts share."""
+    """Return dpkg's name of this machine's architecture, which the hosts have unless `lab up --foreign` names another."""
     try:
         name = subprocess.run(["dpkg", "--print-architecture"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     except OSError as error:
@@ -485,6 +488,19 @@ def architecture():
 def cache_folder():
     """Return the folder for kernels of this architecture. Without HOME use the home folder that passwd(5) names."""
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab", architecture())
+
+
+def native_guest(transport, initramfs):
+    """Return a host of this machine's architecture, with this machine's files."""
+    machine = MACHINES[architecture()]
+    kernel = prepare_kernel(transport, initramfs)
+    return Guest(machine, choose_accelerator(machine, kernel), kernel, initramfs, "/", PROJECT)
+
+
+def foreign_guest(folder):
+    """Return a host of the architecture that a folder is named after, with the files there, which tests/portability wrote."""
+    files = [f"{folder}/{name}" for name in ("vmlinux", "initramfs", "root", "tree")]
+    return Guest(MACHINES[os.path.basename(folder)], "tcg", *files)
 
 
 def prepare_kernel(transport, initramfs):
@@ -540,12 +556,20 @@ def parse(arguments):
     def fail(text):
         raise LabError(f"up: {text}; \"lab help\" shows an example")
 
+    def foreign(value):
+        name, _, folder = value.partition("=")
+        folder = os.path.realpath(folder)
+        if name not in tuple(HOSTS) or os.path.basename(folder) not in MACHINES:
+            raise ValueError
+        return name, folder
+
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = fail
     parser.add_argument("--hosts", type=int, choices=range(2, len(HOSTS) + 1), default=2)
     parser.add_argument("--transport", choices=("rxe", "siw", "none"), default="rxe")
     parser.add_argument("--memory", type=int, default=768)
     parser.add_argument("--capture", type=os.path.abspath)
+    parser.add_argument("--foreign", type=foreign, action="append", default=[])
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = parser.parse_args(arguments[:end]), arguments[end + 1 :]
     if not command:
