@@ -1106,7 +1106,7 @@ double operation_rate(const struct connection *connection)
 	return nanoseconds > 0 ? (double)figures->bytes * 8e9 / (double)nanoseconds : 0;
 }
 
-/* Update the figures, the intervals and the wait after a completion of the operation. */
+/* After a completion of the operation, update the figures and the intervals, and count progress. */
 static void handle_operation_completion(struct connection *connection)
 {
 	measure(connection);
@@ -1659,8 +1659,8 @@ static bool is_drained(const struct connection *connection)
 }
 
 /*
- * Do everything that may be done now. This depends on the state alone, so callers need not report
- * changes; only requested actions are stored.
+ * Run the requested actions, post what is due, and feed the events that the state makes due, until
+ * nothing is left to do. What is due follows from the state, so callers need not report changes.
  */
 static void advance(struct connection *connection)
 {

@@ -206,7 +206,8 @@ static const char *amount(double bytes, char *buffer, size_t size)
 	return buffer;
 }
 
-/* Return true if standard error is a terminal that can erase a line, and NO_COLOR is not set. */
+/* Return true if standard error is a terminal that can erase a line, and NO_COLOR is unset or
+ * empty. */
 static bool can_draw(void)
 {
 	const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");

@@ -517,8 +517,9 @@ static int create_file(struct output *output)
 }
 
 /*
- * Copy the ACL of the replaced file, or remove the ACL if that file has none. Return false if that
- * is denied: the mode's group bits may then be a mask (acl(5)), not the rights of the group.
+ * Copy the ACL of the replaced file to the new one; if it has none, remove the new file's ACL.
+ * Return false if that fails: the mode's group bits may then be a mask (acl(5)), not the rights of
+ * the group.
  */
 static bool copy_acl(const struct output *output)
 {

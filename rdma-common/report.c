@@ -260,7 +260,7 @@ void report_path(const struct connection *connection)
 /* The sum of several sessions at once. */
 struct sum {
 	unsigned int succeeded;
-	uint64_t bytes; /* bytes of their operations */
+	uint64_t bytes; /* bytes of the operations, also of failed sessions */
 	double seconds; /* time from the first start to the last completion; 0: not measured */
 	const struct connection *slowest, *fastest; /* among the complete sessions; NULL: none */
 };

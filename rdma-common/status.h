@@ -14,8 +14,9 @@
 
 /*
  * The result of a session, and the exit status of a program. --help documents the numbers. A
- * MSG_VERDICT carries three of them. STATUS_INTERRUPTED is never an exit status: the program ends
- * by the signal, or, in a server without --one-off, with STATUS_SUCCESS.
+ * MSG_VERDICT carries STATUS_SUCCESS, STATUS_LOCAL_FAILURE or STATUS_CONTENTS_WRONG.
+ * STATUS_INTERRUPTED is never an exit status: the signal ends the program, but a server without
+ * --one-off exits with STATUS_SUCCESS.
  */
 enum status {
 	STATUS_SUCCESS = 0,        /* each payload was delivered and verified */

@@ -81,8 +81,8 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 
 /*
  * Set size, depth and interval of the requests, from the announced ring and the bytes in flight. If
- * the stream does not fit into that ring, a request is no longer than the progress that is reported
- * at once, so that both sides always have work.
+ * the stream does not fit into that ring, a request is no longer than a page or the progress that
+ * triggers a MSG_WINDOW, so that both sides always have work.
  */
 static void size_requests(struct transfer *transfer)
 {

@@ -19,7 +19,7 @@
  *   produced  by the source; READ: filled. WRITE: posted, because MSG_WINDOW follows the WRITEs
  *   consumed  by the sink; READ: read, the source may refill. WRITE: copied out, the source may
  *             overwrite
- *   stored    by the sink; digested and, with --output, written; a good verdict: also synced
+ *   stored    by the sink; digested and, with --output, written (and synced before a good verdict)
  *
  * A stream "repeats" if it may have several passes, a whole pass fits into the announced ring, and
  * not each pass is verified: every pass then sends the same bytes, as perftest does. The position

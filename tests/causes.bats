@@ -86,7 +86,7 @@ restore_rules() {
 		fi
 	done
 	host=a check 0 192.0.2.2
-	says "reach       on this host no RDMA program listens(; .*)?"
+	says "reach       no RDMA program listens on this host(; .*)?"
 }
 
 # bats test_tags=roce,slow
@@ -196,7 +196,7 @@ with_addresses() {
 	repair="lab run b tc qdisc del dev eth0 root"
 	lab run b tc qdisc replace dev eth0 root bfifo limit 100
 	check 3 192.0.2.1
-	names C5 "this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: an egress filter of this host drops it; .*"
+	names C5 "this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: an egress filter of this host drops the packet; .*"
 	check 3 fd00::1
 	names C5 "this host cannot send to UDP port 4791 of fd00::1: ENOBUFS; one of: .*"
 }
@@ -250,7 +250,7 @@ with_roce() {
 	limit=$SILENT check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*"
 	limit=$SILENT host=a check 5 192.0.2.2
-	says "reach       on this host no RDMA program listens; connect requests received: [1-9].*"
+	says "reach       no RDMA program listens on this host; connect requests received: [1-9].*"
 }
 
 # bats test_tags=slow

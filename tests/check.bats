@@ -40,7 +40,7 @@ says() {
 		says "name        '$name' is [0-9a-f.:]+"
 		says "memory      (may be locked without limit|[0-9]+ KiB may be locked: .*)"
 		says "reach       .* answers (connect requests|TCP) .*"
-		says "reach       on this host no RDMA program listens(; connect requests received: .*)?"
+		says "reach       no RDMA program listens on this host(; connect requests received: .*)?"
 		[[ $output != *"  -> "* ]]
 		says "  rdma-client --check $name PORT"
 	done
@@ -200,7 +200,7 @@ full_rate() {
 	says "  -> server to client is $number times as slow as the other way, measured twice: .*"
 }
 
-uncounted="counters    this host's device counts no errors: packets that are lost do not show"
+uncounted="counters    this host's device has no error counters: packets that are lost do not show"
 
 # lose HOST...: drop 1 % of the packets that these hosts send.
 lose() {

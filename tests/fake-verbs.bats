@@ -727,8 +727,8 @@ happy_path() {
 	END
 }
 
-# A session can succeed without one of its receives. A failure that follows a refused post has the same reason as the
-# refusal.
+# A session can succeed without one of its receives. A failure that follows a refused post explains it,
+# and is reported as the reason.
 @test "a refused post is this host's failure only if the peer has not left and the session has no result" {
 	outcomes <<-END
 	one-off -s 100000	0	iwarp write stores:5000 abandons fail:ibv_post_recv:45:22	served=1
@@ -1069,7 +1069,7 @@ found() {
 		route       resolved, MTU of the path 4096 bytes
 		$congestion
 		memory      $memory
-		reach       192.0.2.1 answers connect requests (it rejects port 47893): the way leads there and back
+		reach       192.0.2.1 answers connect requests (it rejects port 47893): packets pass in both directions
 		Ready. Start 'rdma-server' on the other host, and go on here with the PORT that it prints:
 		  rdma-client --check 192.0.2.1 PORT
 	END
@@ -1113,7 +1113,7 @@ found() {
 	outcomes check <<-END
 	0	fail:getaddrinfo:1:1	> Ready
 	0	fail:rdma_create_id:4:12	> Ready	rdma_create_id=3
-	3	fail:rdma_create_id:1:12	> device      double0 port 1: RoCE, active*device      not known which port an address of this host leads to: Cannot allocate memory
+	3	fail:rdma_create_id:1:12	> device      double0 port 1: RoCE, active*device      cannot find the ports that the addresses of this host lead to: Cannot allocate memory
 	3	no-device	> device      none?  -> *$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files
 	3	down	> device      double0 port 1: RoCE, not active
@@ -1219,8 +1219,8 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:getaddrinfo:1:1	> name        '192.0.2.1' not resolved: Temporary failure in name resolution
 	3	fail:getaddrinfo:1:24	> name        '192.0.2.1' not resolved: Too many open files
 	3	fail:getaddrinfo:2:1	> address     not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
-	3	fail:getifaddrs:1:12	> device      not known which port an address of this host leads to: Cannot allocate memory
-	3	fail:rdma_create_id:1:13	> device      not known which port an address of this host leads to: Permission denied
+	3	fail:getifaddrs:1:12	> device      cannot find the ports that the addresses of this host lead to: Cannot allocate memory
+	3	fail:rdma_create_id:1:13	> device      cannot find the ports that the addresses of this host lead to: Permission denied
 	3	fail:rdma_create_id:1:24	> leads to: Too many open files*$few
 	3	fail:rdma_create_id:4:12	> address     not resolved: cannot use the connection manager: Cannot allocate memory
 	3	fail:rdma_create_id:4:24	> cannot use the connection manager: Too many open files*$few
@@ -1366,7 +1366,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # A failure ends the lesson with status 1, SIGALRM after 30 s with 142. The kernel releases its objects.
 # bats test_tags=slow
-@test "a lesson ends with the reason, or after 30 s, if a message is missing or wrong" {
+@test "a lesson ends with the reason, or after 30 s, if a message, an event or a completion fails or is missing" {
 	local lesson
 	for lesson in write read; do
 		sed "s/\t1\t/&abandons until:30000 /; s/\t142\t/&abandons from:30000 until:30000 /; s/^lesson/$lesson/" <<-END | outcomes
@@ -1616,7 +1616,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # The first address does not resolve, so each call can fail with the last address, too.
 # bats test_tags=slow
-@test "with --json a client of a name with two addresses prints one object, whichever call fails" {
+@test "with --json a client prints one object for a name with two addresses, whichever call fails" {
 	faults client "addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" -J
 }
 
@@ -1907,7 +1907,7 @@ device_that_counts() {
 	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters    no errors counted by this host's device meanwhile"
 	outcomes check --json 192.0.2.1 20000 <<<'0	check payload:1048576	> "lost_share": 0, "lost_direction": null }'
 	rm -r "$FAKE_VERBS_DEVICE"
-	outcomes check --json 192.0.2.1 20000 <<<"0	check payload:1048576	> this host's device counts no errors: packets that are lost do not show*\"lost_share\": null, \"lost_direction\": null }"
+	outcomes check --json 192.0.2.1 20000 <<<"0	check payload:1048576	> this host's device has no error counters: packets that are lost do not show*\"lost_share\": null, \"lost_direction\": null }"
 	outcomes <<-END
 	client --report	0	uncounted
 	client -J	0	read	disconnected.	> "error_counters": null
@@ -1953,7 +1953,7 @@ drawn() {
 	[ "$(values status verified)" = "8 True" ]
 }
 
-@test "--bind of a client works with both address families, and refuses addresses of other hosts" {
+@test "--bind of a client accepts an address of this host, and refuses others and those of the other family" {
 	outcomes <<-END
 	client -B 192.0.2.2	0	read
 	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:99	from --bind '192.0.2.3': Cannot assign requested address

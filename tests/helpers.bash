@@ -189,8 +189,7 @@ on() {
 	run --separate-stderr lab run -w $((2 * LIMIT)) "$@" </dev/null
 }
 
-# Before a number of KiB and a command: run the command with that limit on locked memory, and without the right to
-# exceed it.
+# "${LIMITED[@]}" KIB COMMAND...: run the command with at most KIB of locked memory, and without the right to exceed that.
 # shellcheck disable=SC2016 # expanded on the host
 LIMITED=(setpriv --bounding-set "-ipc_lock,-sys_resource" --inh-caps "-ipc_lock,-sys_resource"
 	sh -c 'ulimit -l "$0" && exec "$@"')

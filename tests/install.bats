@@ -130,7 +130,7 @@ copied() {
 	mv "build/rdma-pair-$release.tar.gz" "$BATS_TEST_TMPDIR/first.tar.gz"
 	make dist
 	cmp "build/rdma-pair-$release.tar.gz" "$BATS_TEST_TMPDIR/first.tar.gz"
-	# a tarball inside another project's checkout is not that project
+	# a tarball that is unpacked in a git checkout does not take that checkout's commit
 	tar xzf "$BATS_TEST_TMPDIR/first.tar.gz"
 	make -C "rdma-pair-$release"
 	[ "$("./rdma-pair-$release/rdma-client" --version)" = "rdma-client $release" ]

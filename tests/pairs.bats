@@ -5,7 +5,7 @@
 
 load helpers
 
-# Root gets a temporary home and a shell here, because the hosts also see this machine's home.
+# On the hosts root gets a temporary home and a shell, because they see the home of this machine.
 # shellcheck disable=SC2016 # expanded on the host
 prepare='set -e
 	cp "$1/rdma-server" "$1/rdma-client" /usr/bin

@@ -130,7 +130,7 @@ peak_below() {
 
 # ---- Files that a killed receiver leaves ----
 
-# The file system has O_TMPFILE; the shared folders of this machine do not.
+# /run of the emulated host supports O_TMPFILE; the folders that this machine shares with it do not.
 @test "a receiver that is killed in the middle of a stream leaves no file" {
 	lab run a mkdir /run/to
 	start_server -1 -t "$LIMIT" -o /run/to/file write

@@ -86,7 +86,7 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 	const char *loopback = loopback_advice(path->address->ai_addr);
 
 	if (hides_reason(id))
-		return "look for the RDMA device that leads there with 'ibv_devices', and check "
+		return "check that 'ibv_devices' lists the RDMA device that leads there, and "
 		       "that this user may open the files in /dev/infiniband";
 	if (error == EADDRNOTAVAIL && path->sources)
 		return "give --bind an address of this host ('ip address')";

@@ -242,7 +242,7 @@ enum status check_reach(struct check *check, enum status status, session_functio
 
 /* ---- The end ---- */
 
-/* Print the last line after a success. */
+/* After a success, print "Ready" and the command to run next. */
 static void print_ready(const struct check *check)
 {
 	struct console *console = check->process->console;

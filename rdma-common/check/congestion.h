@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Describe how a network interface keeps RoCE's packets from being dropped in a full network, as
- * far as Linux reports it without a vendor's tools: priority flow control (PFC) and the priority of
- * a DSCP by DCB netlink, as 'dcb pfc show' and 'dcb app show' ask, and congestion notification
- * (ECN) if the driver has files for it. No setting is changed.
+ * Describe how a network interface keeps RoCE packets from being dropped under congestion, as far
+ * as Linux reports it without a vendor's tools: priority flow control (PFC) and the priority of a
+ * DSCP, by DCB netlink like 'dcb pfc show' and 'dcb app show', and congestion notification (ECN) if
+ * the driver has files for it. No setting is changed.
  *
  * Threads: any; no lock. The kernel answers at once; nothing here waits.
  */

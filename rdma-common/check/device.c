@@ -182,7 +182,7 @@ void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
 
 /* ---- All devices ---- */
 
-/* Report that no address of this host could be bound, so that no port is known to be usable. */
+/* Report that the addresses of this host were not found, so that no port is known to be usable. */
 static bool report_unbound(struct devices *devices)
 {
 	const char *advice = descriptor_advice(devices->view_error);
@@ -190,7 +190,7 @@ static bool report_unbound(struct devices *devices)
 	if (!advice)
 		advice = rdma_cm_advice();
 	strbuf_addf(&devices->findings->found,
-		    "not known which port an address of this host leads to: %s",
+		    "cannot find the ports that the addresses of this host lead to: %s",
 		    strerror(devices->view_error));
 	strbuf_addf(&devices->findings->advice, "%s", advice ? advice : "");
 	return findings_report(devices->findings, "device", false);

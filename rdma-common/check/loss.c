@@ -53,7 +53,7 @@ struct strbuf loss_describe(const struct loss *loss)
 {
 	struct strbuf buf = { 0 };
 
-	if (!loss->direction) /* as after a retry, which does not show more */
+	if (!loss->direction) /* for example, a retry does not show the direction */
 		strbuf_addf(&buf, "packets are lost or late, in a direction that is not known");
 	else if (!strcmp(loss->direction, "both"))
 		strbuf_addf(&buf, "packets are lost in both directions");

@@ -42,7 +42,7 @@ static const struct rule rules[] = {
 	  "the route to {address} leads over {route_interface} ({route_kind}), a tunnel, over which the RDMA connection manager cannot resolve addresses",
 	  { 0 }, "use the address of an Ethernet interface of that host" },
 	{ "L8", "transport=roce software=yes gid_interface!=none gid_interface!=@device_interface gid_kind!=vlan gid_is_below=no",
-	  "{source} is an address of {gid_interface} ({gid_kind}), and Soft-RoCE {device} is on {device_interface}: it drops packets that arrive by {gid_interface}",
+	  "{source} is an address of {gid_interface} ({gid_kind}), and Soft-RoCE {device} is on {device_interface}: it drops packets that arrive through {gid_interface}",
 	  { 0 }, "put the device on that interface: 'rdma link del {device}', 'rdma link add {device} type rxe netdev {gid_interface}'" },
 	{ "L9", "transport=roce own_address=no gid_interface!=none route_interface!=@gid_interface",
 	  "the route to {address} leads over {route_interface}, and {source} belongs to the RDMA device on {gid_interface}",
@@ -56,7 +56,7 @@ static const struct rule rules[] = {
 	  { 0 }, "see 'nft list ruleset' on this host, and open UDP port 4791" },
 	{ "C5", "send_error=*",
 	  "this host cannot send to UDP port 4791 of {address}: {send_error}",
-	  { "an egress filter of this host drops it", "a rule of 'ip rule' rejects it" },
+	  { "an egress filter of this host drops the packet", "a rule of 'ip rule' rejects the packet" },
 	  "see 'tc filter show dev {route_interface} egress', 'ip rule' and 'nft list ruleset' on this host" },
 	/* ---- The host answers ---- */
 	{ "B1", "transport!=iwarp request=8 port=*",
@@ -64,7 +64,7 @@ static const struct rule rules[] = {
 	  { 0 }, "start rdma-server there, and use the port that it prints" },
 	{ "B2", "request=28 udp_other=refused",
 	  "{address} rejects the request (reason 28, consumer defined), and answers UDP to {source}",
-	  { "the program on port {port} listens at another address of that host (--bind)", "the program on port {port} is no rdma-server of this project", "it ended before it could say why" },
+	  { "the program on port {port} listens at another address of that host (--bind)", "the program on port {port} is no rdma-server of this project", "the program on port {port} ended before it answered the request" },
 	  "see 'rdma resource show cm_id' there, and start rdma-server without --bind" },
 	{ "B3", "request=28 udp_other=silent",
 	  "{address} rejects the request (reason 28, consumer defined), and no UDP comes back to {source}",
@@ -86,11 +86,11 @@ static const struct rule rules[] = {
 	  { 0 }, "see how the network treats this class (QoS, access lists), or omit --tos" },
 	{ "C2", "transport=roce request=silent control=8",
 	  "{address} answers connect requests, but the program on port {port} does not",
-	  { 0 }, "see 'rdma resource show cm_id' and 'ps -o stat PROCESS' there: T is stopped" },
+	  { 0 }, "see 'rdma resource show cm_id' and 'ps -o stat PROCESS' there: in state T the program is stopped ('kill -CONT PROCESS' continues it)" },
 	{ "C2", "transport=iwarp request=silent control=refused",
 	  "{address} answers TCP, but nothing answers on port {port}",
 	  { "the program on this port is stopped or busy", "a firewall drops this port" },
-	  "see 'rdma resource show cm_id', 'ps -o stat PROCESS' (T is stopped) and 'nft list ruleset' there" },
+	  "see 'rdma resource show cm_id', 'ps -o stat PROCESS' (state T: stopped) and 'nft list ruleset' there" },
 	{ "C3", "neighbour=failed",
 	  "no host on the network of {route_interface} answers for {next_hop}",
 	  { "that host is down, or its link is", "no host has this address", "that host has no route back to {source}" },
@@ -100,7 +100,7 @@ static const struct rule rules[] = {
 	  { 0 }, "open UDP port 4791 on {udp_from} ('nft list ruleset')" },
 	{ "C7", ROCE_SILENT "udp_roce=refused",
 	  "{address} is up, but accepts no RoCE packets: its UDP port 4791 is closed",
-	  { "it has no RDMA device, or only an iWARP device", "its Soft-RoCE is below a VRF, or outside of the first network namespace", "its firewall rejects UDP port 4791" },
+	  { "it has no RDMA device, or only an iWARP device", "the interface of its Soft-RoCE device belongs to a VRF, or is outside of the first network namespace", "its firewall rejects UDP port 4791" },
 	  "see 'rdma link' there; " ASK_THERE },
 	{ "C9", ROCE_SILENT "udp_roce=silent udp_other=refused",
 	  "UDP port 4791 of {address} answers nothing, and another port is refused: the host is up, and RoCE packets vanish",
@@ -248,7 +248,7 @@ void reach_report_good(struct findings *findings, const struct evidence *evidenc
 	       iwarp ? "{address} answers TCP (it refuses port {control_port}); iWARP is not "
 		       "established"
 		     : "{address} answers connect requests (it rejects port {control_port}): "
-		       "the way leads there and back",
+		       "packets pass in both directions",
 	       &findings->found);
 	reach_report_text(findings, evidence, true);
 }
@@ -263,7 +263,7 @@ void reach_report_listeners(struct findings *findings, const struct evidence *ev
 		return;
 	expand(evidence,
 	       strcmp(listeners, "none") != 0 ? "on this host listens: {listeners}"
-					      : "on this host no RDMA program listens",
+					      : "no RDMA program listens on this host",
 	       &findings->found);
 	if (*received)
 		expand(evidence, "; connect requests received: {requests_received}",

@@ -229,10 +229,9 @@ static uint64_t ping_size(const struct probe *probe)
 static const char *advise_opening(const struct probe *probe)
 {
 	if (probe->path->iwarp)
-		return "let the firewalls pass the TCP port whatever the other port is";
-	return probe->path->roce_v1
-		       ? "let switches and bridges pass RoCE v1 (Ethernet type 0x8915)"
-		       : "let the firewalls pass UDP port 4791 whatever the other port is";
+		return "let the firewalls pass TCP between the server's port and any port of the client";
+	return probe->path->roce_v1 ? "let switches and bridges pass RoCE v1 (Ethernet type 0x8915)"
+				    : "let the firewalls pass UDP from any port to port 4791";
 }
 
 /* Advise what to change if a connection was established, but packets of this size are lost. */
@@ -765,7 +764,8 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 			&probe->findings->advice,
 			"%swhere several paths lead to the server, switches choose one by this port "
 			"(ECMP): look at the links and switches of that path",
-			slow ? "half of the others, or more, are three times as fast; " : "");
+			slow ? "at least half of the other sessions are three times as fast; "
+			     : "");
 	findings_report(probe->findings, "path", good && !slow);
 	json_add_known(probe->findings->latest, "source_port", outcome->port);
 	if (measured)
@@ -907,8 +907,8 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 		add_counters(probe, &growth);
 	else
 		strbuf_addf(&probe->findings->found,
-			    "this host's device counts no errors: packets that are lost do not "
-			    "show");
+			    "this host's device has no error counters: packets that are lost "
+			    "do not show");
 	findings_report(probe->findings, "counters", !loss->excessive);
 	json_add_counters(probe->findings->latest, &growth);
 	json_add_peer_errors(probe->findings->latest, probe->peer_errors);

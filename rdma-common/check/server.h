@@ -69,7 +69,7 @@ struct probe {
 	int64_t measuring;     /* milliseconds of measurements so far, as planned */
 	const char *step;      /* step of the next session's finding */
 	bool stopped;          /* no further session runs, because packets are lost */
-	bool needs_explaining; /* a session failed, though no packet was lost before */
+	bool needs_explaining; /* a session failed, and no lost packets explain it */
 	struct outcome outcomes[MAX_CONNECTIONS]; /* outcomes of the latest sessions, run at once */
 	unsigned int outcome_count;               /* number of valid outcomes */
 	const struct outcome *outcome;            /* the worst outcome */

@@ -787,8 +787,8 @@ static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_
 }
 
 /*
- * End waiting. The first waiting thread often checks whether all threads wait: nudge the new first
- * one.
+ * Stop waiting. The first waiting thread checks every millisecond whether all threads wait: wake
+ * the new first one, so that it begins to check.
  */
 static void end_waiting(void)
 {

@@ -330,7 +330,7 @@ static void free_session(struct session *session)
 
 /* ---- Sending ---- */
 
-/* Count a work request that was posted, or failed with `error`. */
+/* Count a posted work request. If posting failed with `error`, end the session. */
 static void count_posted(struct session *session, int error)
 {
 	if (error)
@@ -525,8 +525,8 @@ static void post_operation(struct session *session)
 
 /*
  * Return true if the other side disconnected after it had received everything; the last completions
- * may be missing then. A client disconnects after the verdict. If two tutorial programs WRITE, the
- * faster one disconnects first: here the other side.
+ * may be missing then. A client disconnects after the verdict. Of two tutorial programs that WRITE,
+ * the faster one disconnects first; it may be the other side.
  */
 static bool has_all(const struct session *session)
 {

@@ -578,7 +578,7 @@ TEST(failed_size_is_explained)
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), still_there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
-		/* no payload has arrived: the next session decides */
+		/* no payload has arrived: a session with a short reply tests which direction fails */
 		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
 		  .found = ended("verified", "failed", LOST, " -> packets above 1 bytes vanish from server to client, at 1024 *") },
 		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
@@ -621,11 +621,11 @@ TEST(failed_size_is_explained)
 		{ OVER_ROCE, one_byte, { one_arrived(), absent(1) }, LOST, .found = ended("arrived", "not known", LOST, "") },
 		/* advice depends on the transport and on the sizes that have passed */
 		{ OVER_ROCE, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
-		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass UDP port 4791 whatever the other port is")) },
+		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass UDP from any port to port 4791")) },
 		{ OVER_ROCE_V1, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, no_byte("let switches and bridges pass RoCE v1 (Ethernet type 0x8915)")) },
 		{ OVER_IWARP, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
-		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass the TCP port whatever the other port is")) },
+		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass TCP between the server's port and any port of the client")) },
 		{ OVER_INFINIBAND, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, subnet_loses_packets) },
 		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
@@ -924,8 +924,8 @@ static const char several_paths[] =
 
 static const char *slower(const char *rates)
 {
-	return text_of("%s -> half of the others, or more, are three times as fast; %s", rates,
-		       several_paths);
+	return text_of("%s -> at least half of the other sessions are three times as fast; %s",
+		       rates, several_paths);
 }
 
 /* clang-format off */
@@ -983,8 +983,8 @@ TEST(errors_of_both_hosts_are_reported)
 		{ 1, 1, 0, 0, 0, { 0, 0 }, "ok: no errors counted by this host's device meanwhile", NULL },
 		{ 1, 1, 0, 3, 0, { 0, 0 }, "ok: VL15_dropped 6", NULL },
 		{ 1, 1, 1, 2, 0, { 0, 0 }, "ok: duplicate_request 2, VL15_dropped 4", NULL },
-		{ 0, 1, 3, 0, 0, { 0, 0 }, "ok: this host's device counts no errors: packets that are lost do not show", NULL },
-		{ 1, 0, 3, 0, 0, { 0, 0 }, "ok: this host's device counts no errors: packets that are lost do not show", NULL },
+		{ 0, 1, 3, 0, 0, { 0, 0 }, "ok: this host's device has no error counters: packets that are lost do not show", NULL },
+		{ 1, 0, 3, 0, 0, { 0, 0 }, "ok: this host's device has no error counters: packets that are lost do not show", NULL },
 		{ 1, 1, 0, 0, 0, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, meanwhile", "0" },
 		{ 1, 1, 0, 0, 5, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, meanwhile; tx_pause_frames 5", "0" },
 		{ 1, 1, 0, 0, 5, { 0, 0 }, "ok: no errors counted by this host's device meanwhile; tx_pause_frames 5", NULL },
@@ -1050,7 +1050,7 @@ TEST(lost_packets_are_reported_with_share_and_direction)
 		{ "rcvd_seq_err", NULL, 9, 25, GOOD, "ok: packets are lost from client to server, about 25 % of them; rcvd_seq_err 9", "0.25", "client to server" },
 		{ "rcvd_seq_err", NULL, 9, 24.9, STATUS_TOO_SLOW, "failed: *", "0.25", "client to server" },
 		{ "out_of_seq_request", NULL, 1, 0.1, GOOD, "ok: packets are lost from server to client, about 2.8 % of them; out_of_seq_request 1", "0.0277777778", "server to client" },
-		/* soft-RoCE counts a retry for each NAK */
+		/* Soft-RoCE counts a retry for each NAK, too: no second loss */
 		{ "rcvd_seq_err", "completer_retry_err", 1, 0.1, GOOD, "ok: packets are lost from client to server, about 2.8 % of them; rcvd_seq_err 1, completer_retry_err 1", "0.0277777778", "client to server" },
 		/* other errors and duplicate requests are not losses */
 		{ "duplicate_request", "np_ecn_marked_roce_packets", 9, 0.1, GOOD, "ok: duplicate_request 9, np_ecn_marked_roce_packets 9", "0", NULL },

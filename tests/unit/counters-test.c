@@ -67,7 +67,7 @@ TEST(counters_are_read_from_each_of_three_folders)
  * If both counters exist, the driver's is used, unless its file has no number because the driver
  * could not read it.
  */
-TEST(drivers_counter_is_preferred_to_the_required_one)
+TEST(drivers_counter_is_preferred_to_the_standard_one)
 {
 	static const struct {
 		const char *own, *required; /* text of the files; NULL: no such file */

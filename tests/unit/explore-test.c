@@ -78,7 +78,7 @@ enum giving_up {
 struct side {
 	/* for the tutorial's program, `local` counts completions and `remote` messages */
 	struct protocol_bytes protocol;
-	/* this side's work requests, and the events on their way to it */
+	/* progress of this side's work requests, and of the events on their way to it */
 	uint8_t requests[REQUESTS]; /* enum fate */
 	uint8_t received;           /* number of the peer's messages that were handled */
 	uint8_t established;        /* EVENT_ESTABLISHED was handled */
@@ -259,7 +259,8 @@ static void print_node(const struct node *node)
 
 #define FINISHED_DISTANCE 100 /* more than the sum of all other terms */
 
-/* Return a sum that every event increases but EVENT_DRAINED, which follows from another event. */
+/* Return a sum that every event except EVENT_DRAINED increases, which follows from another event.
+ */
 static int distance_from_start(const struct world *world)
 {
 	int distance = world->lost + world->faults + world->worker_failures;

@@ -474,7 +474,7 @@ TEST(interface_is_named_even_if_its_mtu_is_unreadable)
 #define GID(index, gid, type) "|ports/1/gids/" index "=" gid "|ports/1/gid_attrs/types/" index "=" type
 #define NO_GID(index) GID(index, EMPTY, "")
 
-/* Over InfiniBand any GID works; iWARP has none. */
+/* Over InfiniBand any GID works; iWARP connections use none. */
 TEST(best_gid_is_a_routable_roce_v2_gid)
 {
 	static const struct example examples[] = {

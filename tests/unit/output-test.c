@@ -769,8 +769,9 @@ TEST(file_is_private_if_its_mode_cannot_be_set)
 /* ---- Names ---- */
 
 /*
- * The kernel's rule (fs.protected_symlinks in proc(5)): follow at most LINKS links, and in a sticky
- * folder only links of this user and of the folder's owner.
+ * Follow at most 40 links, as the kernel does (path_resolution(7)). In a sticky folder that others
+ * may write to, follow only links of this user and of the folder's owner (fs.protected_symlinks in
+ * proc(5)); unlike the kernel, also if only its group may write there.
  */
 TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
 {

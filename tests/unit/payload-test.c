@@ -200,7 +200,7 @@ static void assert_rest_cannot_be_read(const struct payload *payload, int error)
 struct feed {
 	size_t size;
 	useconds_t pause; /* microseconds before the second half, and before the end */
-	pthread_t thread; /* the writer, which does not use the functions above */
+	pthread_t thread; /* the writer; its system calls are not replaced */
 };
 
 static void *run_feed(void *argument)

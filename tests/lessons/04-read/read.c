@@ -192,7 +192,7 @@ static void connect_to(const char *address, const char *port)
 	check(rdma_connect(id, &parameters), "connect");
 }
 
-/* Serve the first client that comes, on a free port. */
+/* Listen on a free port, and accept the first client. */
 static void accept_client(const char *address)
 {
 	struct addrinfo *own = find(address, "0");
