@@ -423,7 +423,8 @@ class Lab:
         self.boot()
         if self.signal:
             return 128 + self.signal
-        environment = dict(os.environ, LAB=self.folder, LAB_HOSTS=" ".join(self.hosts), LAB_TRANSPORT=self.options.transport)
+        environment = dict(os.environ, LAB=self.folder, LAB_HOSTS=" ".join(self.hosts))
+        environment |= {"LAB_TRANSPORT": self.options.transport, "LAB_MODULES": os.path.dirname(self.kernel)}
         try:
             self.command = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *arguments], env=environment)
         except OSError as error:
