@@ -6,6 +6,9 @@ load helpers
 # Seconds for a request that nothing answers: the kernel sends it again after four.
 SILENT=6
 
+# A rule of nftables without which no IPv6 neighbor is found.
+DISCOVERY="icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"
+
 # check STATUS ARGUMENT...: on host b, or on $host; ends with STATUS, and nothing goes to standard error.
 check() {
 	on "${host:-b}" "$PROGRAMS/rdma-client" -t "${limit:-$LIMIT}" --check --duration 0 "${@:2}"
@@ -35,6 +38,66 @@ well() {
 	[[ $output == *$'\nReady.'* ]]
 }
 
+# modules HOST MODULE...: load kernel modules that the hosts do not load at boot.
+modules() {
+	lab run "$1" modprobe -a -d "$LAB_MODULES" "${@:2}"
+}
+
+# number HOST: print the last part of its addresses.
+number() {
+	if [ "$1" = a ]; then echo 1; else echo 2; fi
+}
+
+# add_upper HOST KIND [OPTION...]: move the addresses of eth0 to a new interface upper0 of this kind above eth0, in place of an
+# earlier one. A bridge forwards nothing for its forward_delay, 15 s by default.
+add_upper() {
+	local -A module=([bond]=bonding [vlan]=8021q)
+	modules "$1" "${module[$2]:-$2}"
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run "$1" sh -e -c 'number=$1
+		shift
+		ip link del upper0 2>/dev/null || :
+		ip address flush dev eth0 scope global
+		case $1 in
+		bond | bridge)
+			ip link add upper0 type "$@"
+			ip link set eth0 down
+			ip link set eth0 master upper0
+			;;
+		*) ip link add upper0 link eth0 type "$@" ;;
+		esac
+		ip link set eth0 up
+		ip link set upper0 mtu 4200 up
+		ip address add "192.0.2.$number/24" dev upper0
+		ip address add "fd00::$number/64" dev upper0 nodad' - "$(number "$1")" "${@:2}"
+}
+
+# move_device HOST INTERFACE: have the RDMA device on this interface instead.
+move_device() {
+	lab run "$1" rdma link del rdma0
+	lab run "$1" rdma link add rdma0 type "$LAB_TRANSPORT" netdev "$2"
+}
+
+# restore_hosts: end what add_upper(), move_device(), firewall() and their rows have changed, on both hosts.
+restore_hosts() {
+	local host
+	for host in a b; do
+		# shellcheck disable=SC2016 # expanded on the host
+		lab run "$host" sh -c 'modprobe -a -d "$LAB_MODULES" rdma_rxe
+			rdma link del rdma0
+			ip link del upper0
+			ip link set eth0 nomaster
+			ip link set eth0 mtu 4200 up
+			ip address replace "192.0.2.$1/24" dev eth0
+			ip address replace "fd00::$1/64" dev eth0 nodad
+			rdma link add rdma0 type "$LAB_TRANSPORT" netdev eth0
+			nft flush ruleset
+			rmmod ipip
+			ip neighbour flush dev eth0
+			ip neighbour flush dev eth0 nud permanent' - "$(number "$host")" 2>/dev/null || :
+	done
+}
+
 # rule HOST ARGUMENT...: ip(8) rules for what the host sends and receives; rules for local addresses come later then.
 rule() {
 	# shellcheck disable=SC2016 # expanded on the host
@@ -43,6 +106,13 @@ rule() {
 		done
 		echo 0 >/proc/sys/net/ipv4/tcp_early_demux' -
 	lab run "$1" ip "${@:2}"
+}
+
+# firewall HOST CHAIN RULES: have nftables apply the rules, for both families, to what the host receives (input) or sends
+# (output). restore_hosts() ends this.
+firewall() {
+	modules "$1" nf_tables
+	lab run "$1" nft "flush ruleset; table inet filter { chain $2 { type filter hook $2 priority 0; $3; }; }"
 }
 
 # restore_rules: ends what rule() has changed, on both hosts.
@@ -72,6 +142,32 @@ restore_rules() {
 	rule a rule add pref 50 iif eth0 ipproto udp dport 1-4790 blackhole
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4792-65534 blackhole
 	well 192.0.2.1
+}
+
+# bats test_tags=slow
+@test "a healthy path over a VLAN, a bond, or a bridge with the device has no arrow" {
+	repair=restore_hosts
+	add_upper a vlan id 7
+	add_upper b vlan id 7
+	well 192.0.2.1
+	well fd00::1
+	restore_hosts
+	add_upper b bond mode active-backup
+	move_device b upper0
+	well 192.0.2.1
+	move_device b eth0
+	add_upper b bridge forward_delay 0
+	move_device b upper0
+	well fd00::1
+	host=a well 192.0.2.2
+}
+
+# bats test_tags=roce,slow
+@test "a host whose nftables let in nothing but RoCE has no arrow" {
+	repair=restore_hosts
+	firewall a input "policy drop; udp dport 4791 accept; $DISCOVERY"
+	well 192.0.2.1
+	well fd00::1
 }
 
 @test "B1, B5: no program listens on the port, over either family; and none on that host" {
