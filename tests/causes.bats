@@ -5,6 +5,8 @@ load helpers
 
 # Seconds for a request that nothing answers: the kernel sends it again after four.
 SILENT=6
+# The same where the cause shows on this host, or by UDP.
+BRIEF=2
 
 # A rule of nftables without which no IPv6 neighbor is found.
 DISCOVERY="icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"
@@ -304,6 +306,9 @@ with_addresses() {
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
 	limit=$SILENT check 5 192.0.2.1
 	names C6 "the firewall of 192.0.2.1 forbids UDP port 4791 of 192.0.2.1"
+	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
+	limit=$BRIEF check 5 fd00::1
+	names C6 "the firewall of fd00::1 forbids UDP port 4791 of fd00::1"
 }
 
 # with_roce: host a has its device again.
@@ -381,10 +386,13 @@ with_roce() {
 
 # bats test_tags=roce,slow
 @test "L9: the route leads over another interface than the device's" {
-	repair="lab run b ip route del 203.0.113.0/24"
+	repair="lab run b sh -c 'ip route del 203.0.113.0/24; ip route del 2001:db8::/64'"
 	lab run b ip route add 203.0.113.0/24 dev lo src 192.0.2.2
 	check 3 203.0.113.9
 	names L9 "the route to 203.0.113.9 leads over lo, and 192.0.2.2 belongs to the RDMA device on eth0"
+	lab run b ip route add 2001:db8::/64 dev lo src fd00::2
+	check 3 2001:db8::9
+	names L9 "the route to 2001:db8::9 leads over lo, and fd00::2 belongs to the RDMA device on eth0"
 }
 
 # bats test_tags=roce,slow
@@ -418,4 +426,119 @@ with_roce() {
 		exit "$status"' - "$PROGRAMS/rdma-client" --check 192.0.2.1
 	[ "$status" -ne 0 ]
 	names L3 "the rdma cgroup /sys/fs/cgroup/little allows rdma0 hca_handle=9 hca_object=0; in use: .*"
+}
+
+# bats test_tags=roce,slow
+@test "L8: the client's address is on a bridge, a bond or a macvlan, and Soft-RoCE is below it" {
+	local kind
+	repair=restore_hosts
+	for kind in "bridge forward_delay 0" "bond mode active-backup" macvlan; do
+		# shellcheck disable=SC2086 # a word for each option
+		add_upper b $kind
+		limit=$BRIEF check 5 192.0.2.1
+		names L8 "192.0.2.2 is an address of upper0 \(${kind%% *}\), and Soft-RoCE rdma0 is on eth0: it drops packets that arrive by upper0"
+		[[ $output != *firewall* ]]
+	done
+}
+
+# bats test_tags=roce,slow
+@test "C9, L8: the server's address is on a bridge, and Soft-RoCE is below it; its host says so" {
+	repair=restore_hosts
+	add_upper a bridge forward_delay 0
+	limit=$BRIEF check 5 192.0.2.1
+	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; no RoCE device is on the interface that takes the packets there \(bridge, .*"
+	limit=$BRIEF host=a check 5 192.0.2.2
+	names L8 "192.0.2.1 is an address of upper0 \(bridge\), and Soft-RoCE rdma0 is on eth0: .*"
+}
+
+# bats test_tags=roce,slow
+@test "C9: the server's host has two interfaces in the subnet, and the other one takes the packets" {
+	local name
+	repair=restore_hosts
+	modules a macvlan
+	lab run a ip link add upper0 link eth0 type macvlan
+	lab run a ip address add 192.0.2.77/24 dev upper0
+	lab run a ip link set upper0 up
+	name=$(lab run a cat /sys/class/net/upper0/address)
+	lab run b ip neighbour replace 192.0.2.1 lladdr "$name" dev eth0 nud permanent
+	limit=$BRIEF check 5 192.0.2.1
+	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; no RoCE device is on the interface .*two interfaces in one subnet\).*"
+	limit=$BRIEF host=a check 5 192.0.2.2
+	says "reach       on this host .*; upper0 has an address in the subnet of 192.0.2.1, too, so ARP may name either interface"
+}
+
+# bats test_tags=slow
+@test "L7: the route leads over a tunnel" {
+	repair=restore_hosts
+	modules b ipip
+	lab run b ip link add upper0 type ipip local 192.0.2.2 remote 192.0.2.1
+	lab run b ip address add 198.51.100.2/24 dev upper0
+	lab run b ip address add 2001:db8::2/64 dev upper0 nodad
+	lab run b ip link set upper0 up
+	check 3 198.51.100.1
+	names L7 "the route to 198.51.100.1 leads over upper0 \(ipip\), a tunnel, where the RDMA connection manager resolves no address"
+	check 3 2001:db8::1
+	names L7 "the route to 2001:db8::1 leads over upper0 \(ipip\), .*"
+}
+
+# bats test_tags=roce,slow
+@test "C7, L6: the server's interface is in a VRF; its host says so" {
+	local name
+	repair=restore_hosts
+	modules a vrf
+	lab run a ip link add upper0 type vrf table 10
+	lab run a ip link set upper0 up
+	lab run a ip link set eth0 master upper0
+	lab run a ip address replace fd00::1/64 dev eth0 nodad
+	for name in 192.0.2.1 fd00::1; do
+		limit=$BRIEF check 5 "$name"
+		names C7 "$name is up, and takes no RoCE: its UDP port 4791 is closed; one of: .*; its Soft-RoCE is below a VRF, .*"
+	done
+	for name in 192.0.2.2 fd00::2; do
+		host=a check 3 "$name"
+		names L6 "there is no route to $name in the main table \(ENETUNREACH\); the VRF upper0 has a table of its own"
+	done
+}
+
+# bats test_tags=slow
+@test "C7, L1, B5: the server's host has no Soft-RoCE; B5: it has nothing else" {
+	repair=restore_hosts
+	if [ "$LAB_TRANSPORT" = siw ]; then
+		lab run a rmmod rdma_rxe
+		check 4 192.0.2.1 4711
+		names B5 "192.0.2.1 answers TCP, and no program listens on port 4711"
+		modules a rdma_rxe
+		lab run a rdma link del rdma0
+		lab run a rdma link add rdma0 type rxe netdev eth0
+		check 4 192.0.2.1 4711
+		names B5 "192.0.2.1 answers TCP, and no program accepts iWARP on port 4711; one of: .*; that host uses RoCE, and this one iWARP"
+		return
+	fi
+	lab run a rdma link del rdma0
+	lab run a rmmod rdma_rxe
+	limit=$BRIEF check 5 192.0.2.1
+	names C7 "192.0.2.1 is up, and takes no RoCE: its UDP port 4791 is closed; one of: it has no RoCE device, or one of iWARP; .*"
+	host=a check 3 192.0.2.2
+	names L1 "this host, or this network namespace, has no RDMA device"
+}
+
+# bats test_tags=roce,slow
+@test "C5, C9, C10: nftables drop RoCE on the way out or in, or all but neighbor discovery" {
+	local name
+	repair=restore_hosts
+	firewall b output "udp dport 4791 drop"
+	for name in 192.0.2.1 fd00::1; do
+		check 3 --json "$name"
+		[ "$(json reach.rule reach.causes)" = $'C5\n[]' ]
+		[[ $output == *"\"this host's own firewall forbids UDP port 4791 to $name (C5)\""* ]]
+	done
+	firewall b input "udp dport 4791 drop"
+	limit=$BRIEF check 5 192.0.2.1
+	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; one of: a firewall .*"
+	limit=$BRIEF host=a check 5 192.0.2.2
+	says "reach       on this host no RDMA program listens; connect requests received: [1-9].*"
+	lab run b nft flush ruleset
+	firewall a input "policy drop; $DISCOVERY"
+	limit=$BRIEF check 5 fd00::1
+	names C10 "fd00::1 has a hardware address, and no packet of fd00::1 comes back; one of: a firewall .*"
 }
