@@ -10,10 +10,13 @@ BRIEF=2
 
 # A rule of nftables without which no IPv6 neighbor is found.
 DISCOVERY="icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"
+# The prefix of a command that an ordinary user runs.
+NOBODY="setpriv --reuid 65534 --regid 65534 --clear-groups"
 
-# check STATUS ARGUMENT...: on host b, or on $host; ends with STATUS, and nothing goes to standard error.
+# check STATUS ARGUMENT...: on host b, or on $host, with the prefix $as; ends with STATUS, and nothing goes to standard error.
 check() {
-	on "${host:-b}" "$PROGRAMS/rdma-client" -t "${limit:-$LIMIT}" --check --duration 0 "${@:2}"
+	# shellcheck disable=SC2086 # a word for each argument
+	on "${host:-b}" ${as:-} "$PROGRAMS/rdma-client" -t "${limit:-$LIMIT}" --check --duration 0 "${@:2}"
 	expect "$1"
 	[ -z "$stderr" ]
 }
@@ -541,4 +544,24 @@ with_roce() {
 	firewall a input "policy drop; $DISCOVERY"
 	limit=$BRIEF check 5 fd00::1
 	names C10 "fd00::1 has a hardware address, and no packet of fd00::1 comes back; one of: a firewall .*"
+}
+
+# bats test_tags=roce,slow
+@test "an ordinary user gets the rule as well: B1, C5, C9, L6" {
+	local as=$NOBODY
+	repair=restore_hosts
+	check 4 192.0.2.1 4711
+	names B1 "192.0.2.1 answers, and no program listens on port 4711"
+	check 3 203.0.113.9
+	names L6 "there is no route to 203.0.113.9 \(ENETUNREACH\)"
+	firewall b output "udp dport 4791 drop"
+	check 3 192.0.2.1
+	names C5 "this host's own firewall forbids UDP port 4791 to 192.0.2.1"
+	lab run b nft flush ruleset
+	start_server write
+	host=a check 0 192.0.2.2
+	says "reach       on this host listens: rdma-server \(process [0-9]+\) on port $port of every address.*"
+	firewall a input "udp dport 4791 drop"
+	limit=$BRIEF check 5 192.0.2.1 "$port"
+	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*"
 }
