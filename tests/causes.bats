@@ -21,6 +21,17 @@ check() {
 	[ -z "$stderr" ]
 }
 
+# begin_check HOST ARGUMENT...: run a check beside another one, until end_check STATUS.
+begin_check() {
+	start client "$1" "$PROGRAMS/rdma-client" -t "$BRIEF" --check --duration 0 "${@:2}"
+}
+
+end_check() {
+	expect_end client "$1"
+	output=$(<"$client_out")
+	[ -z "$stderr" ]
+}
+
 # says LINE: as a whole line of the output, an extended regular expression.
 says() {
 	grep -E -x -q -e "$1" <<<"$output"
@@ -307,10 +318,11 @@ with_addresses() {
 	repair=restore_rules
 	lab run a sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/forwarding'
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
+	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
+	begin_check b fd00::1
 	limit=$SILENT check 5 192.0.2.1
 	names C6 "the firewall of 192.0.2.1 forbids UDP port 4791 of 192.0.2.1"
-	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
-	limit=$BRIEF check 5 fd00::1
+	end_check 5
 	names C6 "the firewall of fd00::1 forbids UDP port 4791 of fd00::1"
 }
 
@@ -448,9 +460,10 @@ with_roce() {
 @test "C9, L8: the server's address is on a bridge, and Soft-RoCE is below it; its host says so" {
 	repair=restore_hosts
 	add_upper a bridge forward_delay 0
+	begin_check a 192.0.2.2
 	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; no RoCE device is on the interface that takes the packets there \(bridge, .*"
-	limit=$BRIEF host=a check 5 192.0.2.2
+	end_check 5
 	names L8 "192.0.2.1 is an address of upper0 \(bridge\), and Soft-RoCE rdma0 is on eth0: .*"
 }
 
@@ -464,9 +477,10 @@ with_roce() {
 	lab run a ip link set upper0 up
 	name=$(lab run a cat /sys/class/net/upper0/address)
 	lab run b ip neighbour replace 192.0.2.1 lladdr "$name" dev eth0 nud permanent
+	begin_check a 192.0.2.2
 	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; no RoCE device is on the interface .*two interfaces in one subnet\).*"
-	limit=$BRIEF host=a check 5 192.0.2.2
+	end_check 5
 	says "reach       on this host .*; upper0 has an address in the subnet of 192.0.2.1, too, so ARP may name either interface"
 }
 
@@ -493,10 +507,11 @@ with_roce() {
 	lab run a ip link set upper0 up
 	lab run a ip link set eth0 master upper0
 	lab run a ip address replace fd00::1/64 dev eth0 nodad
-	for name in 192.0.2.1 fd00::1; do
-		limit=$BRIEF check 5 "$name"
-		names C7 "$name is up, and takes no RoCE: its UDP port 4791 is closed; one of: .*; its Soft-RoCE is below a VRF, .*"
-	done
+	begin_check b fd00::1
+	limit=$BRIEF check 5 192.0.2.1
+	names C7 "192.0.2.1 is up, and takes no RoCE: its UDP port 4791 is closed; one of: .*; its Soft-RoCE is below a VRF, .*"
+	end_check 5
+	names C7 "fd00::1 is up, and takes no RoCE: .*"
 	for name in 192.0.2.2 fd00::2; do
 		host=a check 3 "$name"
 		names L6 "there is no route to $name in the main table \(ENETUNREACH\); the VRF upper0 has a table of its own"
@@ -526,7 +541,7 @@ with_roce() {
 }
 
 # bats test_tags=roce,slow
-@test "C5, C9, C10: nftables drop RoCE on the way out or in, or all but neighbor discovery" {
+@test "C5, C10: nftables drop RoCE that leaves the client, or all but neighbor discovery that reaches the server" {
 	local name
 	repair=restore_hosts
 	firewall b output "udp dport 4791 drop"
@@ -535,11 +550,6 @@ with_roce() {
 		[ "$(json reach.rule reach.causes)" = $'C5\n[]' ]
 		[[ $output == *"\"this host's own firewall forbids UDP port 4791 to $name (C5)\""* ]]
 	done
-	firewall b input "udp dport 4791 drop"
-	limit=$BRIEF check 5 192.0.2.1
-	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; one of: a firewall .*"
-	limit=$BRIEF host=a check 5 192.0.2.2
-	says "reach       on this host no RDMA program listens; connect requests received: [1-9].*"
 	lab run b nft flush ruleset
 	firewall a input "policy drop; $DISCOVERY"
 	limit=$BRIEF check 5 fd00::1
@@ -557,11 +567,10 @@ with_roce() {
 	firewall b output "udp dport 4791 drop"
 	check 3 192.0.2.1
 	names C5 "this host's own firewall forbids UDP port 4791 to 192.0.2.1"
-	lab run b nft flush ruleset
+	firewall b input "udp dport 4791 drop"
 	start_server write
-	host=a check 0 192.0.2.2
-	says "reach       on this host listens: rdma-server \(process [0-9]+\) on port $port of every address.*"
-	firewall a input "udp dport 4791 drop"
 	limit=$BRIEF check 5 192.0.2.1 "$port"
-	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*"
+	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; one of: a firewall .*"
+	limit=$BRIEF host=a check 5 192.0.2.2
+	says "reach       on this host listens: rdma-server \(process [0-9]+\) on port $port of every address; connect requests received: [1-9].*"
 }
