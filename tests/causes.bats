@@ -451,7 +451,7 @@ with_roce() {
 		# shellcheck disable=SC2086 # a word for each option
 		add_upper b $kind
 		limit=$BRIEF check 5 192.0.2.1
-		names L8 "192.0.2.2 is an address of upper0 \(${kind%% *}\), and Soft-RoCE rdma0 is on eth0: it drops packets that arrive by upper0"
+		names L8 "192.0.2.2 is an address of upper0 \(${kind%% *}\), and Soft-RoCE rdma0 is on eth0: it drops packets that arrive through upper0"
 		[[ $output != *firewall* ]]
 	done
 }
@@ -493,7 +493,7 @@ with_roce() {
 	lab run b ip address add 2001:db8::2/64 dev upper0 nodad
 	lab run b ip link set upper0 up
 	check 3 198.51.100.1
-	names L7 "the route to 198.51.100.1 leads over upper0 \(ipip\), a tunnel, where the RDMA connection manager resolves no address"
+	names L7 "the route to 198.51.100.1 leads over upper0 \(ipip\), a tunnel, over which the RDMA connection manager cannot resolve addresses"
 	check 3 2001:db8::1
 	names L7 "the route to 2001:db8::1 leads over upper0 \(ipip\), .*"
 }
@@ -509,9 +509,9 @@ with_roce() {
 	lab run a ip address replace fd00::1/64 dev eth0 nodad
 	begin_check b fd00::1
 	limit=$BRIEF check 5 192.0.2.1
-	names C7 "192.0.2.1 is up, and takes no RoCE: its UDP port 4791 is closed; one of: .*; its Soft-RoCE is below a VRF, .*"
+	names C7 "192.0.2.1 is up, but accepts no RoCE packets: its UDP port 4791 is closed; one of: .*; the interface of its Soft-RoCE device belongs to a VRF, .*"
 	end_check 5
-	names C7 "fd00::1 is up, and takes no RoCE: .*"
+	names C7 "fd00::1 is up, but accepts no RoCE packets: .*"
 	for name in 192.0.2.2 fd00::2; do
 		host=a check 3 "$name"
 		names L6 "there is no route to $name in the main table \(ENETUNREACH\); the VRF upper0 has a table of its own"
@@ -535,7 +535,7 @@ with_roce() {
 	lab run a rdma link del rdma0
 	lab run a rmmod rdma_rxe
 	limit=$BRIEF check 5 192.0.2.1
-	names C7 "192.0.2.1 is up, and takes no RoCE: its UDP port 4791 is closed; one of: it has no RoCE device, or one of iWARP; .*"
+	names C7 "192.0.2.1 is up, but accepts no RoCE packets: its UDP port 4791 is closed; one of: it has no RDMA device, or only an iWARP device; .*"
 	host=a check 3 192.0.2.2
 	names L1 "this host, or this network namespace, has no RDMA device"
 }
@@ -553,7 +553,7 @@ with_roce() {
 	lab run b nft flush ruleset
 	firewall a input "policy drop; $DISCOVERY"
 	limit=$BRIEF check 5 fd00::1
-	names C10 "fd00::1 has a hardware address, and no packet of fd00::1 comes back; one of: a firewall .*"
+	names C10 "fd00::1 has a hardware address, but no packet comes back from fd00::1; one of: a firewall .*"
 }
 
 # bats test_tags=roce,slow
