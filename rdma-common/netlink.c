@@ -3,28 +3,47 @@
 
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
-#include <linux/netlink.h>
 #include <net/if.h>
 #include <rdma/rdma_netlink.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Bytes before the attributes of a generic netlink message. */
-#define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct genlmsghdr))
+/* Size of the longest part of an answer. */
+#define PART_SIZE 32768
 
-struct span netlink_attributes(const uint8_t *answer, size_t size, int type, size_t headers)
+/* ---- Answers ---- */
+
+/* Return the bytes after the first `size` bytes and their padding. The end may have no padding. */
+static struct span span_after(struct span span, size_t size)
 {
-	struct span none = { NULL, 0 };
-	struct nlmsghdr header;
+	size_t padded = NLMSG_ALIGN(size);
 
-	if (size < headers)
-		return none;
-	memcpy(&header, answer, sizeof(header));
-	if (header.nlmsg_type != type || header.nlmsg_len < headers || header.nlmsg_len > size)
-		return none;
-	return (struct span){ answer + headers, header.nlmsg_len - headers };
+	return padded < span.size ? (struct span){ span.bytes + padded, span.size - padded }
+				  : (struct span){ NULL, 0 };
+}
+
+int netlink_decode(struct span answer, int type, size_t body_size, netlink_function function,
+		   void *context)
+{
+	struct nlmsghdr header;
+	struct nlmsgerr failure;
+	int error = 0;
+
+	while (netlink_copy(answer, &header, sizeof(header)) &&
+	       header.nlmsg_len >= sizeof(header) && header.nlmsg_len <= answer.size) {
+		struct span body = { answer.bytes + sizeof(header),
+				     header.nlmsg_len - sizeof(header) };
+
+		if (header.nlmsg_type == type && body.size >= body_size)
+			function(context, (struct netlink_message){ body.bytes,
+								    span_after(body, body_size) });
+		else if (header.nlmsg_type == NLMSG_ERROR &&
+			 netlink_copy(body, &failure, sizeof(failure)))
+			error = -failure.error;
+		answer = span_after(answer, header.nlmsg_len);
+	}
+	return error;
 }
 
 struct span netlink_next(struct span *attributes, uint16_t type)
@@ -33,14 +52,10 @@ struct span netlink_next(struct span *attributes, uint16_t type)
 
 	while (netlink_copy(*attributes, &header, sizeof(header)) &&
 	       header.nla_len >= sizeof(header) && header.nla_len <= attributes->size) {
-		/* the last attribute may have no padding */
-		size_t padded = (header.nla_len + 3U) & ~3U;
-		size_t whole = padded < attributes->size ? padded : attributes->size;
 		struct span contents = { attributes->bytes + sizeof(header),
 					 header.nla_len - sizeof(header) };
 
-		attributes->bytes += whole;
-		attributes->size -= whole;
+		*attributes = span_after(*attributes, header.nla_len);
 		if ((header.nla_type & NLA_TYPE_MASK) == type)
 			return contents;
 	}
@@ -61,105 +76,116 @@ bool netlink_copy(struct span attribute, void *value, size_t size)
 	return true;
 }
 
-size_t netlink_ask(int protocol, const void *question, size_t size,
-		   uint8_t answer[NETLINK_ANSWER_SIZE])
+/* ---- Requests ---- */
+
+struct netlink_request netlink_make_request(int type, int flags, const void *body, size_t size)
 {
-	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
-	ssize_t length = -1;
+	struct netlink_request request = { .header = { .nlmsg_len = (uint32_t)NLMSG_LENGTH(size),
+						       .nlmsg_type = (uint16_t)type },
+					   .body_size = size };
+
+	request.header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | flags);
+	memcpy(request.rest, body, size);
+	return request;
+}
+
+void netlink_add_attribute(struct netlink_request *request, int type, const void *value,
+			   size_t size)
+{
+	const struct nlattr attribute = { (uint16_t)(sizeof(attribute) + size), (uint16_t)type };
+	uint32_t offset = NLMSG_ALIGN(request->header.nlmsg_len);
+
+	memcpy((uint8_t *)request + offset, &attribute, sizeof(attribute));
+	memcpy((uint8_t *)request + offset + sizeof(attribute), value, size);
+	request->header.nlmsg_len = offset + attribute.nla_len;
+}
+
+/* The kernel rejects a text that ends without a zero. */
+void netlink_add_name(struct netlink_request *request, int type, const char *name)
+{
+	netlink_add_attribute(request, type, name, strnlen(name, IF_NAMESIZE - 1) + 1);
+}
+
+int netlink_ask(int protocol, const struct netlink_request *request, int type,
+		netlink_function function, void *context)
+{
+	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol), error = 0;
+	_Alignas(struct nlmsghdr) uint8_t part[PART_SIZE];
+	ssize_t size;
 
 	if (descriptor < 0)
 		return 0;
-	if (send(descriptor, question, size, 0) > 0)
-		length = recv(descriptor, answer, NETLINK_ANSWER_SIZE, MSG_DONTWAIT);
+	/* if sending fails, there is nothing to receive */
+	send(descriptor, request, request->header.nlmsg_len, 0);
+	while (!error && (size = recv(descriptor, part, sizeof(part), MSG_DONTWAIT)) > 0)
+		error = netlink_decode((struct span){ part, (size_t)size }, type,
+				       request->body_size, function, context);
 	close(descriptor);
-	return length > 0 ? (size_t)length : 0;
+	return error;
 }
 
-int netlink_decode_family(const uint8_t *answer, size_t size)
+/* ---- The RDMA subsystem ---- */
+
+static void take_mode(void *shared, struct netlink_message message)
 {
-	struct span family = netlink_attributes(answer, size, GENL_ID_CTRL, HEADERS_SIZE);
-	uint16_t number;
-
-	return netlink_copy(netlink_find(family, CTRL_ATTR_FAMILY_ID), &number, sizeof(number))
-		       ? number
-		       : -1;
-}
-
-bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
-			  struct pause_frames *frames)
-{
-	struct span pause = netlink_attributes(answer, size, family, HEADERS_SIZE);
-	struct span counted = netlink_find(pause, ETHTOOL_A_PAUSE_STATS);
-
-	return netlink_copy(netlink_find(counted, ETHTOOL_A_PAUSE_STAT_TX_FRAMES), &frames->sent,
-			    sizeof(frames->sent)) &&
-	       netlink_copy(netlink_find(counted, ETHTOOL_A_PAUSE_STAT_RX_FRAMES),
-			    &frames->received, sizeof(frames->received));
-}
-
-/* ---- Questions ---- */
-
-/* Send a command with these attributes to a family. Return the size of the answer; 0: no answer. */
-static size_t ask(int family, uint8_t command, const void *attributes, size_t size,
-		  uint8_t answer[NETLINK_ANSWER_SIZE])
-{
-	struct {
-		struct nlmsghdr header;
-		struct genlmsghdr command;
-		uint8_t attributes[64];
-	} question = {
-		.header = { .nlmsg_len = (uint32_t)(HEADERS_SIZE + size),
-			    .nlmsg_type = (uint16_t)family,
-			    .nlmsg_flags = NLM_F_REQUEST },
-		.command = { .cmd = command, .version = 1 },
-	};
-
-	memcpy(question.attributes, attributes, size);
-	return netlink_ask(NETLINK_GENERIC, &question, HEADERS_SIZE + size, answer);
+	netlink_copy(netlink_find(message.attributes, RDMA_NLDEV_SYS_ATTR_NETNS_MODE), shared, 1);
 }
 
 bool netlink_rdma_is_exclusive(void)
 {
-	const struct nlmsghdr question = {
-		.nlmsg_len = sizeof(question),
-		.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SYS_GET),
-		.nlmsg_flags = NLM_F_REQUEST,
-	};
-	uint8_t answer[NETLINK_ANSWER_SIZE], shared = 1;
-	size_t size = netlink_ask(NETLINK_RDMA, &question, sizeof(question), answer);
-	struct span system =
-		netlink_attributes(answer, size, question.nlmsg_type, sizeof(question));
+	int type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SYS_GET);
+	struct netlink_request request = netlink_make_request(type, 0, "", 0);
+	uint8_t shared = 1;
 
-	netlink_copy(netlink_find(system, RDMA_NLDEV_SYS_ATTR_NETNS_MODE), &shared, sizeof(shared));
+	netlink_ask(NETLINK_RDMA, &request, type, take_mode, &shared);
 	return !shared;
+}
+
+/* ---- Pause frames ---- */
+
+void netlink_take_family(void *number, struct netlink_message message)
+{
+	netlink_copy(netlink_find(message.attributes, CTRL_ATTR_FAMILY_ID), number,
+		     sizeof(uint16_t));
+}
+
+void netlink_take_pause(void *context, struct netlink_message message)
+{
+	struct span counted = netlink_find(message.attributes, ETHTOOL_A_PAUSE_STATS);
+	struct pause_frames *frames = context;
+
+	frames->known = netlink_copy(netlink_find(counted, ETHTOOL_A_PAUSE_STAT_TX_FRAMES),
+				     &frames->sent, sizeof(frames->sent)) &&
+			netlink_copy(netlink_find(counted, ETHTOOL_A_PAUSE_STAT_RX_FRAMES),
+				     &frames->received, sizeof(frames->received));
+}
+
+/* Return a request with this command to a generic netlink family. */
+static struct netlink_request make_generic(int family, uint8_t command)
+{
+	const struct genlmsghdr body = { .cmd = command, .version = 1 };
+
+	return netlink_make_request(family, 0, &body, sizeof(body));
 }
 
 /* Linux before 5.6 does not have ethtool's family. */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames)
 {
-	const struct {
-		struct nlattr attribute;
-		char name[sizeof(ETHTOOL_GENL_NAME)];
-	} wanted = { { sizeof(wanted), CTRL_ATTR_FAMILY_NAME }, ETHTOOL_GENL_NAME };
-	struct {
-		struct nlattr nest, flags_attribute;
-		uint32_t flags;
-		struct nlattr name_attribute;
-		char name[IF_NAMESIZE];
-	} request = {
-		.nest = { sizeof(request), NLA_F_NESTED | ETHTOOL_A_PAUSE_HEADER },
-		.flags_attribute = { sizeof(struct nlattr) + 4, ETHTOOL_A_HEADER_FLAGS },
-		.flags = ETHTOOL_FLAG_STATS,
-		.name_attribute = { sizeof(struct nlattr) + IF_NAMESIZE,
-				    ETHTOOL_A_HEADER_DEV_NAME },
-	};
-	uint8_t answer[NETLINK_ANSWER_SIZE];
-	size_t size = ask(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &wanted, sizeof(wanted), answer);
-	int family = netlink_decode_family(answer, size);
+	struct netlink_request request = make_generic(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
+	struct netlink_request header = netlink_make_request(0, 0, "", 0);
+	const uint32_t flags = ETHTOOL_FLAG_STATS;
+	uint16_t family = 0;
 
-	if (family < 0)
+	netlink_add_name(&request, CTRL_ATTR_FAMILY_NAME, ETHTOOL_GENL_NAME);
+	netlink_ask(NETLINK_GENERIC, &request, GENL_ID_CTRL, netlink_take_family, &family);
+	frames->known = false;
+	if (!family)
 		return false;
-	snprintf(request.name, sizeof(request.name), "%s", interface);
-	size = ask(family, ETHTOOL_MSG_PAUSE_GET, &request, sizeof(request), answer);
-	return netlink_decode_pause(answer, size, family, frames);
+	netlink_add_attribute(&header, ETHTOOL_A_HEADER_FLAGS, &flags, sizeof(flags));
+	netlink_add_name(&header, ETHTOOL_A_HEADER_DEV_NAME, interface);
+	request = make_generic(family, ETHTOOL_MSG_PAUSE_GET);
+	netlink_add_attribute(&request, NLA_F_NESTED | ETHTOOL_A_PAUSE_HEADER, header.rest,
+			      header.header.nlmsg_len - NLMSG_HDRLEN);
+	netlink_ask(NETLINK_GENERIC, &request, family, netlink_take_pause, frames);
+	return frames->known;
 }

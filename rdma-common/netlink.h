@@ -9,34 +9,54 @@
 #ifndef RDMA_COMMON_NETLINK_H
 #define RDMA_COMMON_NETLINK_H
 
+#include <linux/netlink.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Size of the largest answer: the DCB state of an interface, or the description of a family. */
-#define NETLINK_ANSWER_SIZE 8192
-
 /*
- * Send a question, which begins with its header, to a netlink protocol such as NETLINK_ROUTE.
- * Return the size of the answer; 0: no answer.
+ * A request: netlink's header, a body such as struct rtmsg, and attributes. The messages of its
+ * answer have a body of the same size.
  */
-size_t netlink_ask(int protocol, const void *question, size_t size,
-		   uint8_t answer[NETLINK_ANSWER_SIZE]);
+struct netlink_request {
+	struct nlmsghdr header;
+	uint8_t rest[112];
+	size_t body_size;
+};
 
-/*
- * A list of attributes, or the contents of one. Empty if there is none, if it is cut off, or if the
- * answer is an error.
- */
+/* Return a request without attributes. */
+struct netlink_request netlink_make_request(int type, int flags, const void *body, size_t size);
+
+void netlink_add_attribute(struct netlink_request *request, int type, const void *value,
+			   size_t size);
+
+/* Add the name of a network interface, or another text of fewer than IF_NAMESIZE bytes. */
+void netlink_add_name(struct netlink_request *request, int type, const char *name);
+
+/* A list of attributes, or the contents of one. Empty if there is none, or if it is cut off. */
 struct span {
 	const uint8_t *bytes; /* points into the answer */
 	size_t size;
 };
 
+/* A message of an answer, without netlink's header. */
+struct netlink_message {
+	const void *body;
+	struct span attributes;
+};
+
+typedef void (*netlink_function)(void *context, struct netlink_message message);
+
 /*
- * Return the attributes of an answer of this type. They follow `headers` bytes: netlink's header
- * and the protocol's.
+ * Send a request to a netlink protocol such as NETLINK_ROUTE. Call `function` for each message of
+ * the answer that has this type. Return the errno value if the answer is an error, or else 0.
  */
-struct span netlink_attributes(const uint8_t *answer, size_t size, int type, size_t headers);
+int netlink_ask(int protocol, const struct netlink_request *request, int type,
+		netlink_function function, void *context);
+
+/* Decode an answer, or a part of one, whose messages have such a body, as netlink_ask() does. */
+int netlink_decode(struct span answer, int type, size_t body_size, netlink_function function,
+		   void *context);
 
 /* Return the contents of the first attribute of a type; an empty span if there is none. */
 struct span netlink_find(struct span attributes, uint16_t type);
@@ -59,6 +79,7 @@ bool netlink_rdma_is_exclusive(void);
 /* Pause frames (IEEE 802.3, annex 31B) that a network interface has received and sent. */
 struct pause_frames {
 	uint64_t received, sent;
+	bool known; /* the driver counts both */
 };
 
 /*
@@ -67,17 +88,10 @@ struct pause_frames {
  */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames);
 
-/*
- * Return the message type of a generic netlink family from the kernel's description of it; -1 if
- * the answer is an error or cut off.
- */
-int netlink_decode_family(const uint8_t *answer, size_t size);
+/* Store the number of a generic netlink family, a uint16_t, from the kernel's description of it. */
+void netlink_take_family(void *number, struct netlink_message message);
 
-/*
- * Decode the answer about pause frames from the family with this number. Return false if it is an
- * error or cut off, or if the driver does not count both directions.
- */
-bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
-			  struct pause_frames *frames);
+/* Store the pause frames in a message of ethtool's family. */
+void netlink_take_pause(void *frames, struct netlink_message message);
 
 #endif

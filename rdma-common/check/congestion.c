@@ -2,46 +2,19 @@
 #include "congestion.h"
 
 #include <linux/dcbnl.h>
-#include <linux/netlink.h>
 #include <linux/rtnetlink.h>
-#include <net/if.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "../netlink.h"
 #include "../sysfs.h"
 
-/* Bytes before the attributes of the question and of the answer. */
-#define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
 /* UDP port of RoCE v2 */
 #define ROCE_PORT 4791
-
-/* Return the contents of an attribute that IEEE defines. */
-static struct span find_ieee(const uint8_t *answer, size_t size, uint16_t type)
-{
-	struct span dcb = netlink_attributes(answer, size, RTM_GETDCB, HEADERS_SIZE);
-
-	return netlink_find(netlink_find(dcb, DCB_ATTR_IEEE), type);
-}
-
-/* Return a bit for each priority with PFC; -1: the answer does not say. */
-static int decode_pfc(const uint8_t *answer, size_t size)
-{
-	struct ieee_pfc pfc;
-
-	return netlink_copy(find_ieee(answer, size, DCB_ATTR_IEEE_PFC), &pfc, sizeof(pfc))
-		       ? pfc.pfc_en
-		       : -1;
-}
 
 /*
  * Return the highest priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives
  * to a protocol of this selector; -1: none.
  */
-static int decode_rule(const uint8_t *answer, size_t size, uint8_t selector, unsigned int protocol)
+static int decode_rule(struct span table, uint8_t selector, unsigned int protocol)
 {
-	struct span table = find_ieee(answer, size, DCB_ATTR_IEEE_APP_TABLE);
 	struct dcb_app app;
 	int priority = -1;
 
@@ -57,37 +30,27 @@ static int decode_rule(const uint8_t *answer, size_t size, uint8_t selector, uns
  * Return the priority of RoCE's packets with a DSCP. If no rule names the DSCP, the rules for
  * RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
  */
-static int decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
+static int decode_priority(struct span table, unsigned int dscp)
 {
-	int priority = decode_rule(answer, size, IEEE_8021QAZ_APP_SEL_DSCP, dscp);
+	int priority = decode_rule(table, IEEE_8021QAZ_APP_SEL_DSCP, dscp);
 
 	if (priority < 0)
-		priority = decode_rule(answer, size, IEEE_8021QAZ_APP_SEL_DGRAM, ROCE_PORT);
+		priority = decode_rule(table, IEEE_8021QAZ_APP_SEL_DGRAM, ROCE_PORT);
 	if (priority < 0)
-		priority = decode_rule(answer, size, IEEE_8021QAZ_APP_SEL_ANY, ROCE_PORT);
-	return priority < 0 ? decode_rule(answer, size, IEEE_8021QAZ_APP_SEL_ETHERTYPE, 0)
-			    : priority;
+		priority = decode_rule(table, IEEE_8021QAZ_APP_SEL_ANY, ROCE_PORT);
+	return priority < 0 ? decode_rule(table, IEEE_8021QAZ_APP_SEL_ETHERTYPE, 0) : priority;
 }
 
-/* Ask the kernel for the DCB state of an interface. Return the size of the answer; 0: none. */
-static size_t ask_dcb(const char *interface, uint8_t answer[NETLINK_ANSWER_SIZE])
+void congestion_take_dcb(void *context, struct netlink_message message)
 {
-	struct {
-		struct nlmsghdr header;
-		struct dcbmsg dcb;
-		struct nlattr attribute;
-		char name[IF_NAMESIZE];
-	} question = {
-		.header = { .nlmsg_len = sizeof(question),
-			    .nlmsg_type = RTM_GETDCB,
-			    .nlmsg_flags = NLM_F_REQUEST },
-		.dcb = { .cmd = DCB_CMD_IEEE_GET },
-		.attribute = { .nla_len = sizeof(struct nlattr) + IF_NAMESIZE,
-			       .nla_type = DCB_ATTR_IFNAME },
-	};
+	struct span ieee = netlink_find(message.attributes, DCB_ATTR_IEEE);
+	struct congestion *congestion = context;
+	struct ieee_pfc pfc;
 
-	snprintf(question.name, sizeof(question.name), "%s", interface);
-	return netlink_ask(NETLINK_ROUTE, &question, sizeof(question), answer);
+	if (netlink_copy(netlink_find(ieee, DCB_ATTR_IEEE_PFC), &pfc, sizeof(pfc)))
+		congestion->pfc = pfc.pfc_en;
+	congestion->priority =
+		decode_priority(netlink_find(ieee, DCB_ATTR_IEEE_APP_TABLE), congestion->dscp);
 }
 
 /*
@@ -126,42 +89,43 @@ static void describe(const char *name, int priorities, struct strbuf *buf)
 }
 
 /* Append the priority of packets with this DSCP. Return true if PFC is off for it. */
-static bool describe_class(unsigned int dscp, int priority, int pfc, struct strbuf *buf)
+static bool describe_class(const struct congestion *congestion, struct strbuf *buf)
 {
+	int priority = congestion->priority, pfc = congestion->pfc;
 	bool lossless = pfc == UINT8_MAX || (priority >= 0 && pfc >> priority & 1);
 
 	if (priority < 0)
-		strbuf_addf(buf, "DSCP %u has no priority of its own; ", dscp);
+		strbuf_addf(buf, "DSCP %u has no priority of its own; ", congestion->dscp);
 	else
-		strbuf_addf(buf, "DSCP %u -> priority %d: %s; ", dscp, priority,
+		strbuf_addf(buf, "DSCP %u -> priority %d: %s; ", congestion->dscp, priority,
 			    lossless ? "PFC on" : "lossy");
 	return !lossless;
 }
 
-bool congestion_text(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
-		     struct strbuf *buf)
+bool congestion_text(const struct congestion *congestion, struct strbuf *buf)
 {
-	int pfc = decode_pfc(answer, answer_size);
-	unsigned int dscp = tos >> 2; /* the two lowest bits are ECN */
 	bool lossy = false;
 
-	if (pfc < 0 && ecn < 0) {
+	if (congestion->pfc < 0 && congestion->ecn < 0) {
 		strbuf_addf(buf, "the driver does not report PFC or ECN");
 		return false;
 	}
-	if (pfc >= 0)
-		lossy = describe_class(dscp, decode_priority(answer, answer_size, dscp), pfc, buf);
-	describe("PFC", pfc, buf);
-	describe(", ECN", ecn, buf);
+	if (congestion->pfc >= 0)
+		lossy = describe_class(congestion, buf);
+	describe("PFC", congestion->pfc, buf);
+	describe(", ECN", congestion->ecn, buf);
 	return lossy;
 }
 
 bool congestion_describe(const char *interface, unsigned int tos, struct strbuf *buf)
 {
-	uint8_t answer[NETLINK_ANSWER_SIZE];
-	size_t answer_size = ask_dcb(interface, answer);
+	const struct dcbmsg body = { .cmd = DCB_CMD_IEEE_GET };
+	struct netlink_request request = netlink_make_request(RTM_GETDCB, 0, &body, sizeof(body));
+	struct congestion congestion = { tos >> 2, -1, -1, read_ecn(interface) };
 
-	return congestion_text(answer, answer_size, read_ecn(interface), tos, buf);
+	netlink_add_name(&request, DCB_ATTR_IFNAME, interface);
+	netlink_ask(NETLINK_ROUTE, &request, RTM_GETDCB, congestion_take_dcb, &congestion);
+	return congestion_text(&congestion, buf);
 }
 
 void congestion_advise(const char *interface, unsigned int tos, struct strbuf *advice)

@@ -11,9 +11,8 @@
 #define RDMA_COMMON_CONGESTION_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "../netlink.h"
 #include "../status.h"
 
 /*
@@ -26,11 +25,18 @@ bool congestion_describe(const char *interface, unsigned int tos, struct strbuf 
 /* Append what to set so that these packets are not dropped. */
 void congestion_advise(const char *interface, unsigned int tos, struct strbuf *advice);
 
-/*
- * Do the work of congestion_describe() on the kernel's answer of `answer_size` bytes. An answer
- * that is an error or cut off is ignored. `ecn`: a bit for each priority with ECN; -1: not known.
- */
-bool congestion_text(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
-		     struct strbuf *buf);
+/* The state of an interface. Priorities are bits; -1: not known. */
+struct congestion {
+	unsigned int dscp; /* the packets' DSCP; the two lowest bits of a type of service are ECN */
+	int pfc;           /* priorities with PFC */
+	int priority;      /* the priority of the DSCP, 0 to 7; -1: none */
+	int ecn;           /* priorities with ECN */
+};
+
+/* Store the priority of the DSCP, and the priorities with PFC, from a message of the kernel. */
+void congestion_take_dcb(void *congestion, struct netlink_message message);
+
+/* Append the state, as congestion_describe() does. */
+bool congestion_text(const struct congestion *congestion, struct strbuf *buf);
 
 #endif

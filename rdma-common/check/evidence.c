@@ -42,8 +42,6 @@
 #define DATAGRAM_SIZE 64
 /* State of an identifier that listens (enum rdma_cm_state in the kernel's cma_priv.h). */
 #define STATE_LISTEN 8
-/* Size of the longest part of an answer from netlink. */
-#define PART_SIZE 32768
 
 /* Source address failed the policy (RFC 4443, 3.1). */
 #define ICMP6_POLICY_FAIL 5
@@ -103,99 +101,27 @@ static void set_address(struct evidence *evidence, enum fact fact, struct span r
 		evidence_set(evidence, fact, "%s", text);
 }
 
-/* ---- Questions to the kernel ---- */
-
-/* A netlink message: a header, a body such as struct rtmsg, and attributes. */
-struct question {
-	struct nlmsghdr header;
-	uint8_t rest[112];
-};
-
-/* Set facts from a message of an answer, without its header. */
-typedef void (*message_function)(struct evidence *evidence, struct span message);
-
-/* Return a question without attributes. `size`: bytes of its body. */
-static struct question make_question(int type, int flags, const void *body, size_t size)
-{
-	struct question question = { .header = { .nlmsg_len = (uint32_t)NLMSG_LENGTH(size),
-						 .nlmsg_type = (uint16_t)type } };
-
-	question.header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | flags);
-	memcpy(question.rest, body, size);
-	return question;
-}
-
-static void add_attribute(struct question *question, uint16_t type, const void *value,
-			  uint16_t size)
-{
-	const struct nlattr attribute = { (uint16_t)(sizeof(attribute) + size), type };
-	uint32_t offset = NLMSG_ALIGN(question->header.nlmsg_len);
-
-	memcpy((uint8_t *)question + offset, &attribute, sizeof(attribute));
-	memcpy((uint8_t *)question + offset + sizeof(attribute), value, size);
-	question->header.nlmsg_len = offset + attribute.nla_len;
-}
-
 /* Add an attribute that contains the bytes of an address without its port. */
-static void add_address(struct question *question, uint16_t type, const struct sockaddr *address)
+static void add_address(struct netlink_request *request, int type, const struct sockaddr *address)
 {
 	const void *any = address;
 
 	if (address->sa_family == AF_INET)
-		add_attribute(question, type, &((const struct sockaddr_in *)any)->sin_addr, 4);
+		netlink_add_attribute(request, type, &((const struct sockaddr_in *)any)->sin_addr,
+				      4);
 	else
-		add_attribute(question, type, &((const struct sockaddr_in6 *)any)->sin6_addr, 16);
-}
-
-/*
- * Send a question to a netlink protocol. Call `function` for each message of the answer that has
- * this type and a body of at least `size` bytes. Return the errno value if the answer is an error,
- * or else 0.
- */
-static int ask_kernel(struct evidence *evidence, int protocol, const struct question *question,
-		      int type, size_t size, message_function function)
-{
-	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol), error = 0;
-	_Alignas(struct nlmsghdr) uint8_t answer[PART_SIZE];
-	ssize_t length;
-
-	if (descriptor < 0)
-		return 0;
-	/* if sending fails, there is nothing to receive */
-	send(descriptor, question, question->header.nlmsg_len, 0);
-	while ((length = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT)) > 0) {
-		struct nlmsghdr *message = (void *)answer;
-
-		for (; NLMSG_OK(message, length); message = NLMSG_NEXT(message, length)) {
-			struct span body = { NLMSG_DATA(message),
-					     message->nlmsg_len - NLMSG_LENGTH(0) };
-			struct nlmsgerr failure;
-
-			if (message->nlmsg_type == type && body.size >= size)
-				function(evidence, body);
-			else if (message->nlmsg_type == NLMSG_ERROR &&
-				 netlink_copy(body, &failure, sizeof(failure)))
-				error = -failure.error;
-		}
-	}
-	close(descriptor);
-	return error;
-}
-
-/* Return the attributes after the first `size` bytes of a message. */
-static struct span attributes_after(struct span message, size_t size)
-{
-	return (struct span){ message.bytes + size, message.size - size };
+		netlink_add_attribute(request, type, &((const struct sockaddr_in6 *)any)->sin6_addr,
+				      16);
 }
 
 /* ---- Network interfaces, routes and neighbours ---- */
 
 /* Set the facts about a network interface: its kind, such as "vlan" or "ipip", or a VRF. */
-static void examine_link(struct evidence *evidence, struct span message)
+static void examine_link(void *evidence, struct netlink_message message)
 {
-	const struct ifinfomsg *link = (const void *)message.bytes;
-	struct span attributes = attributes_after(message, sizeof(*link));
-	struct span info = netlink_find(netlink_find(attributes, IFLA_LINKINFO), IFLA_INFO_KIND);
+	struct span link_info = netlink_find(message.attributes, IFLA_LINKINFO);
+	struct span info = netlink_find(link_info, IFLA_INFO_KIND);
+	const struct ifinfomsg *link = message.body;
 	char name[IF_NAMESIZE], kind[IF_NAMESIZE] = "plain";
 
 	if (!if_indextoname((unsigned int)link->ifi_index, name))
@@ -220,27 +146,27 @@ static void examine_link(struct evidence *evidence, struct span message)
 static void describe_links(struct evidence *evidence)
 {
 	const struct ifinfomsg all = { 0 };
-	struct question question = make_question(RTM_GETLINK, NLM_F_DUMP, &all, sizeof(all));
+	struct netlink_request request =
+		netlink_make_request(RTM_GETLINK, NLM_F_DUMP, &all, sizeof(all));
 
-	ask_kernel(evidence, NETLINK_ROUTE, &question, RTM_NEWLINK, sizeof(all), examine_link);
+	netlink_ask(NETLINK_ROUTE, &request, RTM_NEWLINK, examine_link, evidence);
 }
 
 /* Set the facts of a route that the kernel has found. */
-static void examine_route(struct evidence *evidence, struct span message)
+static void examine_route(void *evidence, struct netlink_message message)
 {
-	const struct rtmsg *route = (const void *)message.bytes;
-	struct span attributes = attributes_after(message, sizeof(*route));
-	struct span gateway = netlink_find(attributes, RTA_GATEWAY);
+	struct span gateway = netlink_find(message.attributes, RTA_GATEWAY);
+	const struct rtmsg *route = message.body;
 	char name[IF_NAMESIZE];
 	uint32_t index;
 
 	evidence_set(evidence, FACT_route, "found");
 	evidence_set(evidence, FACT_own_address, route->rtm_type == RTN_LOCAL ? "yes" : "no");
 	if (!is_known(evidence, FACT_source))
-		set_address(evidence, FACT_source, netlink_find(attributes, RTA_PREFSRC));
+		set_address(evidence, FACT_source, netlink_find(message.attributes, RTA_PREFSRC));
 	set_address(evidence, FACT_next_hop,
-		    gateway.size ? gateway : netlink_find(attributes, RTA_DST));
-	if (netlink_copy(netlink_find(attributes, RTA_OIF), &index, sizeof(index)) &&
+		    gateway.size ? gateway : netlink_find(message.attributes, RTA_DST));
+	if (netlink_copy(netlink_find(message.attributes, RTA_OIF), &index, sizeof(index)) &&
 	    if_indextoname(index, name))
 		evidence_set(evidence, FACT_route_interface, "%s", name);
 }
@@ -250,20 +176,20 @@ static void find_route(struct evidence *evidence, const struct sockaddr *address
 		       const struct sockaddr *source)
 {
 	const struct rtmsg body = { .rtm_family = (uint8_t)address->sa_family };
-	struct question question = make_question(RTM_GETROUTE, 0, &body, sizeof(body));
+	struct netlink_request request = netlink_make_request(RTM_GETROUTE, 0, &body, sizeof(body));
 
-	add_address(&question, RTA_DST, address);
+	add_address(&request, RTA_DST, address);
 	if (source)
-		add_address(&question, RTA_SRC, source);
-	evidence_set_error(evidence, FACT_route,
-			   ask_kernel(evidence, NETLINK_ROUTE, &question, RTM_NEWROUTE,
-				      sizeof(body), examine_route));
+		add_address(&request, RTA_SRC, source);
+	evidence_set_error(
+		evidence, FACT_route,
+		netlink_ask(NETLINK_ROUTE, &request, RTM_NEWROUTE, examine_route, evidence));
 }
 
 /* Set the fact about a hardware address. IPoIB and tunnels have other entries. */
-static void examine_neighbour(struct evidence *evidence, struct span message)
+static void examine_neighbour(void *evidence, struct netlink_message message)
 {
-	const struct ndmsg *neighbour = (const void *)message.bytes;
+	const struct ndmsg *neighbour = message.body;
 
 	if (neighbour->ndm_state & (NUD_FAILED | NUD_INCOMPLETE))
 		evidence_set(evidence, FACT_neighbour, "failed");
@@ -278,15 +204,14 @@ static void find_neighbour(struct evidence *evidence)
 	const char *interface = evidence_get(evidence, FACT_route_interface);
 	struct ndmsg body = { .ndm_family = strchr(hop, ':') ? AF_INET6 : AF_INET,
 			      .ndm_ifindex = (int)if_nametoindex(interface) };
-	struct question question;
+	struct netlink_request request;
 	uint8_t raw[16];
 
 	if (!body.ndm_ifindex || inet_pton(body.ndm_family, hop, raw) != 1)
 		return;
-	question = make_question(RTM_GETNEIGH, 0, &body, sizeof(body));
-	add_attribute(&question, NDA_DST, raw, body.ndm_family == AF_INET ? 4 : 16);
-	ask_kernel(evidence, NETLINK_ROUTE, &question, RTM_NEWNEIGH, sizeof(body),
-		   examine_neighbour);
+	request = netlink_make_request(RTM_GETNEIGH, 0, &body, sizeof(body));
+	netlink_add_attribute(&request, NDA_DST, raw, body.ndm_family == AF_INET ? 4 : 16);
+	netlink_ask(NETLINK_ROUTE, &request, RTM_NEWNEIGH, examine_neighbour, evidence);
 }
 
 /* ---- RDMA devices ---- */
@@ -389,21 +314,21 @@ static void find_cgroup(struct evidence *evidence)
 
 /* Dump the answers to a command about a device; -1: about all devices. */
 static void dump_rdma(struct evidence *evidence, unsigned int command, int64_t device,
-		      message_function function)
+		      netlink_function function)
 {
 	int type = (int)RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
-	struct question question = make_question(type, NLM_F_DUMP, "", 0);
+	struct netlink_request request = netlink_make_request(type, NLM_F_DUMP, "", 0);
 	uint32_t index = (uint32_t)device;
 
 	if (device >= 0)
-		add_attribute(&question, RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
-	ask_kernel(evidence, NETLINK_RDMA, &question, type, 0, function);
+		netlink_add_attribute(&request, RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
+	netlink_ask(NETLINK_RDMA, &request, type, function, evidence);
 }
 
 /* Note that a port has a network interface in this namespace. */
-static void note_interface(struct evidence *evidence, struct span port)
+static void note_interface(void *evidence, struct netlink_message port)
 {
-	if (netlink_find(port, RDMA_NLDEV_ATTR_NDEV_NAME).size > 0)
+	if (netlink_find(port.attributes, RDMA_NLDEV_ATTR_NDEV_NAME).size > 0)
 		evidence_set(evidence, FACT_interface_here, "yes");
 }
 
@@ -438,20 +363,21 @@ static void examine_cm_id(struct evidence *evidence, struct span id)
 	evidence_set(evidence, FACT_listeners, "%s%s", list.text, entry.text);
 }
 
-static void examine_resources(struct evidence *evidence, struct span resources)
+static void examine_resources(void *evidence, struct netlink_message resources)
 {
-	struct span table = netlink_find(resources, RDMA_NLDEV_ATTR_RES_CM_ID), entry;
+	struct span table = netlink_find(resources.attributes, RDMA_NLDEV_ATTR_RES_CM_ID), entry;
 
 	while ((entry = netlink_next(&table, RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY)).size > 0)
 		examine_cm_id(evidence, entry);
 }
 
 /* Find out whether a device has an interface in this namespace, and which programs listen. */
-static void examine_rdma_device(struct evidence *evidence, struct span device)
+static void examine_rdma_device(void *evidence, struct netlink_message device)
 {
+	struct span number = netlink_find(device.attributes, RDMA_NLDEV_ATTR_DEV_INDEX);
 	uint32_t index;
 
-	if (!netlink_copy(netlink_find(device, RDMA_NLDEV_ATTR_DEV_INDEX), &index, sizeof(index)))
+	if (!netlink_copy(number, &index, sizeof(index)))
 		return;
 	if (!is_known(evidence, FACT_interface_here))
 		evidence_set(evidence, FACT_interface_here, "no");

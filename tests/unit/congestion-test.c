@@ -72,9 +72,12 @@ static struct strbuf describe(const struct answer *answer, size_t size, int ecn,
 			      bool *lossy)
 {
 	uint8_t *exact = exactly(answer, size);
+	struct congestion congestion = { tos >> 2, -1, -1, ecn };
 	struct strbuf words = { 0 };
 
-	*lossy = congestion_text(exact, size, ecn, tos, &words);
+	netlink_decode((struct span){ exact, size }, RTM_GETDCB, sizeof(struct dcbmsg),
+		       congestion_take_dcb, &congestion);
+	*lossy = congestion_text(&congestion, &words);
 	free(exact);
 	return words;
 }

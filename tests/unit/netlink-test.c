@@ -7,6 +7,7 @@
 #include "rdma-common/netlink.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
 
@@ -59,21 +60,31 @@ static const uint8_t pause_answer[] = {
 };
 /* clang-format on */
 
-static bool decode_pause(const uint8_t *bytes, size_t size, struct pause_frames *frames)
+/* Decode these bytes as an answer of this type from a generic netlink family. Return the error. */
+static int decode(const void *bytes, size_t size, int type, netlink_function function,
+		  void *context)
 {
 	uint8_t *answer = exactly(bytes, size);
-	bool decoded = netlink_decode_pause(answer, size, FAMILY, frames);
+	int error = netlink_decode((struct span){ answer, size }, type, sizeof(struct genlmsghdr),
+				   function, context);
 
 	free(answer);
-	return decoded;
+	return error;
 }
 
+static bool decode_pause(const uint8_t *bytes, size_t size, struct pause_frames *frames)
+{
+	frames->known = false;
+	decode(bytes, size, FAMILY, netlink_take_pause, frames);
+	return frames->known;
+}
+
+/* Return the number of the family; 0: it was not decoded. */
 static int decode_family(const uint8_t *bytes, size_t size)
 {
-	uint8_t *answer = exactly(bytes, size);
-	int family = netlink_decode_family(answer, size);
+	uint16_t family = 0;
 
-	free(answer);
+	decode(bytes, size, GENL_ID_CTRL, netlink_take_family, &family);
 	return family;
 }
 
@@ -81,7 +92,7 @@ TEST(family_number_is_decoded)
 {
 	NEEDS_THESE_BYTES();
 	assert_int_equal(decode_family(family_answer, sizeof(family_answer)), 16);
-	assert_int_equal(decode_family(unsupported_answer, sizeof(unsupported_answer)), -1);
+	assert_int_equal(decode_family(unsupported_answer, sizeof(unsupported_answer)), 0);
 }
 
 TEST(pause_frames_are_decoded)
@@ -103,7 +114,7 @@ TEST(truncated_answer_is_rejected)
 	for (size_t size = 0; size < sizeof(pause_answer); size++)
 		assert_false(decode_pause(pause_answer, size, &frames));
 	for (size_t size = 0; size < sizeof(family_answer); size++)
-		assert_int_equal(decode_family(family_answer, size), -1);
+		assert_int_equal(decode_family(family_answer, size), 0);
 }
 
 /*
@@ -139,6 +150,32 @@ TEST(malformed_answer_is_rejected)
 		assert_int_equal(decode_pause(other, sizeof(other), &frames), cases[i].believed);
 	}
 	assert_false(decode_pause(unsupported_answer, sizeof(unsupported_answer), &frames));
+}
+
+static void count_message(void *count, struct netlink_message message)
+{
+	assert_int_equal(message.attributes.size, sizeof(family_answer) - 20);
+	++*(int *)count;
+}
+
+/* The second message is too short for its body, and is padded; the third is an error. */
+TEST(messages_of_the_type_are_decoded_and_an_error_is_returned)
+{
+	const size_t size = sizeof(family_answer), end = 2 * size + 20 + sizeof(unsupported_answer);
+	uint8_t answer[sizeof(family_answer) * 2 + 20 + sizeof(unsupported_answer)] = { 0 };
+
+	NEEDS_THESE_BYTES();
+	memcpy(answer, family_answer, size);
+	answer[size] = 18;
+	answer[size + 4] = GENL_ID_CTRL;
+	memcpy(answer + size + 20, unsupported_answer, sizeof(unsupported_answer));
+	memcpy(answer + end - size, family_answer, size);
+	for (size_t part = 0; part <= end; part++) {
+		int count = 0, error = decode(answer, part, GENL_ID_CTRL, count_message, &count);
+
+		assert_int_equal(count, (part >= size) + (part >= end));
+		assert_int_equal(error, part >= end - size ? EOPNOTSUPP : 0);
+	}
 }
 
 /* Ask the kernel of this machine. */
