@@ -28,8 +28,7 @@
 #define SHORTEST_RESOLVE_MILLISECONDS 200
 /* ---- The path ---- */
 
-/* Return the size in bytes of an IPv4 or IPv6 address. */
-static socklen_t address_size(const struct sockaddr *address)
+socklen_t address_size(const struct sockaddr *address)
 {
 	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					      : sizeof(struct sockaddr_in);

@@ -73,6 +73,9 @@ struct agreement {
 				 */
 };
 
+/* Return the size in bytes of an IPv4 or IPv6 address. */
+socklen_t address_size(const struct sockaddr *address);
+
 /* An address and a port, as numbers. */
 struct endpoint {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* with the scope ID, if any */

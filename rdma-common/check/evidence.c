@@ -20,7 +20,6 @@
 #include <rdma/rdma_netlink.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -473,31 +472,18 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 
 /* ---- UDP ---- */
 
-/* The socket options of an address family, and the size of its addresses. */
-struct family {
-	int level, receive_errors, type_of_service;
-	socklen_t size;
-};
-
-static struct family family_of(const struct sockaddr *address)
-{
-	if (address->sa_family == AF_INET6)
-		return (struct family){ IPPROTO_IPV6, IPV6_RECVERR, IPV6_TCLASS,
-					sizeof(struct sockaddr_in6) };
-	return (struct family){ IPPROTO_IP, IP_RECVERR, IP_TOS, sizeof(struct sockaddr_in) };
-}
-
 /* Open a UDP socket that receives errors of the network. Return -1 if that fails. */
 static int open_udp(const struct sockaddr *address, const struct sockaddr *source, int tos)
 {
 	int on = 1, descriptor = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	const struct family family = family_of(address);
+	bool ipv6 = address->sa_family == AF_INET6;
+	int level = ipv6 ? IPPROTO_IPV6 : IPPROTO_IP;
 
 	if (descriptor < 0)
 		return -1;
-	setsockopt(descriptor, family.level, family.receive_errors, &on, sizeof(on));
-	setsockopt(descriptor, family.level, family.type_of_service, &tos, sizeof(tos));
-	if (!source || !bind(descriptor, source, family.size))
+	setsockopt(descriptor, level, ipv6 ? IPV6_RECVERR : IP_RECVERR, &on, sizeof(on));
+	setsockopt(descriptor, level, ipv6 ? IPV6_TCLASS : IP_TOS, &tos, sizeof(tos));
+	if (!source || !bind(descriptor, source, address_size(source)))
 		return descriptor;
 	close(descriptor);
 	return -1;
@@ -507,7 +493,7 @@ static int open_udp(const struct sockaddr *address, const struct sockaddr *sourc
 static int send_udp(int descriptor, const struct sockaddr *address, uint16_t port)
 {
 	static const uint8_t zeros[DATAGRAM_SIZE];
-	const socklen_t size = family_of(address).size;
+	const socklen_t size = address_size(address);
 	struct sockaddr_storage target = { 0 };
 
 	memcpy(&target, address, size);

@@ -8,8 +8,6 @@
 #ifndef RDMA_COMMON_EVIDENCE_H
 #define RDMA_COMMON_EVIDENCE_H
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/socket.h>
 
 #include "host.h"
