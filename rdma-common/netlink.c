@@ -4,9 +4,9 @@
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <rdma/rdma_netlink.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* Size of the longest part of an answer. */
@@ -98,6 +98,18 @@ void netlink_add_attribute(struct netlink_request *request, int type, const void
 	memcpy((uint8_t *)request + offset, &attribute, sizeof(attribute));
 	memcpy((uint8_t *)request + offset + sizeof(attribute), value, size);
 	request->header.nlmsg_len = offset + attribute.nla_len;
+}
+
+void netlink_add_address(struct netlink_request *request, int type, const struct sockaddr *address)
+{
+	const void *any = address;
+	const struct sockaddr_in *ipv4 = any;
+	const struct sockaddr_in6 *ipv6 = any;
+
+	if (address->sa_family == AF_INET)
+		netlink_add_attribute(request, type, &ipv4->sin_addr, sizeof(ipv4->sin_addr));
+	else
+		netlink_add_attribute(request, type, &ipv6->sin6_addr, sizeof(ipv6->sin6_addr));
 }
 
 /* The kernel rejects a text that ends without a zero. */

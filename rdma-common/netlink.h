@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 /*
  * A request: netlink's header, a body such as struct rtmsg, and attributes. The messages of its
@@ -29,6 +30,9 @@ struct netlink_request netlink_make_request(int type, int flags, const void *bod
 
 void netlink_add_attribute(struct netlink_request *request, int type, const void *value,
 			   size_t size);
+
+/* Add the bytes of an address, without its port. */
+void netlink_add_address(struct netlink_request *request, int type, const struct sockaddr *address);
 
 /* Add the name of a network interface, or another text of fewer than IF_NAMESIZE bytes. */
 void netlink_add_name(struct netlink_request *request, int type, const char *name);

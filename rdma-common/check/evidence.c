@@ -100,19 +100,6 @@ static void set_address(struct evidence *evidence, enum fact fact, struct span r
 		evidence_set(evidence, fact, "%s", text);
 }
 
-/* Add an attribute that contains the bytes of an address without its port. */
-static void add_address(struct netlink_request *request, int type, const struct sockaddr *address)
-{
-	const void *any = address;
-
-	if (address->sa_family == AF_INET)
-		netlink_add_attribute(request, type, &((const struct sockaddr_in *)any)->sin_addr,
-				      4);
-	else
-		netlink_add_attribute(request, type, &((const struct sockaddr_in6 *)any)->sin6_addr,
-				      16);
-}
-
 /* ---- Network interfaces, routes and neighbours ---- */
 
 /* Set the facts about a network interface: its kind, such as "vlan" or "ipip", or a VRF. */
@@ -177,9 +164,9 @@ static void find_route(struct evidence *evidence, const struct sockaddr *address
 	const struct rtmsg body = { .rtm_family = (uint8_t)address->sa_family };
 	struct netlink_request request = netlink_make_request(RTM_GETROUTE, 0, &body, sizeof(body));
 
-	add_address(&request, RTA_DST, address);
+	netlink_add_address(&request, RTA_DST, address);
 	if (source)
-		add_address(&request, RTA_SRC, source);
+		netlink_add_address(&request, RTA_SRC, source);
 	evidence_set_error(
 		evidence, FACT_route,
 		netlink_ask(NETLINK_ROUTE, &request, RTM_NEWROUTE, examine_route, evidence));
