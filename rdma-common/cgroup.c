@@ -12,6 +12,13 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* The folders that cgroup_visit() visits, and the function that it calls. */
+struct visit {
+	const char *root, *controller;
+	cgroup_function function;
+	void *context;
+};
+
 /* A line of /proc/self/mountinfo (proc(5)); the strings point into the line. */
 struct mount {
 	char *root;    /* the cgroup at the top of the mount */
@@ -59,13 +66,13 @@ static bool parse_mount(char *line, struct mount *mount)
 	return true;
 }
 
-/* Return true if "memory" is in a list such as "rw,memory". Overwrite the list's commas. */
-static bool has_memory(char *list)
+/* Return true if a name is in a list such as "rw,memory". Overwrite the list's commas. */
+static bool has_name(char *list, const char *name)
 {
 	const char *word;
 
 	while ((word = strsep(&list, ",")))
-		if (strcmp(word, "memory") == 0)
+		if (strcmp(word, name) == 0)
 			return true;
 	return false;
 }
@@ -100,58 +107,35 @@ static const char *path_in_mount(const char *cgroup, const char *top)
 	return parents * strlen("/..") == length && parents > count_parents(cgroup) ? "" : NULL;
 }
 
-/* Read a number. Return UINT64_MAX if the file cannot be read or has no number ("max"). */
-static uint64_t read_number(const char *path)
-{
-	FILE *file = fopen(path, "re");
-	char text[32] = "", *end;
-	uint64_t number;
-
-	if (!file)
-		return UINT64_MAX;
-	if (!fgets(text, sizeof(text), file))
-		text[0] = '\0';
-	fclose(file);
-	number = strtoull(text, &end, 10);
-	return end == text ? UINT64_MAX : number;
-}
-
-/*
- * Return the smallest number in the files `name` of a cgroup and its parents in the mount;
- * UINT64_MAX if there is none.
- */
-static uint64_t least_of_branch(const char *root, const struct mount *mount, const char *cgroup,
-				const char *name)
+/* Visit the folders of a cgroup and its parents in the mount. */
+static void visit_branch(const struct visit *visit, const struct mount *mount, const char *cgroup)
 {
 	const char *rest = path_in_mount(cgroup, mount->root);
-	size_t top = strlen(root) + strlen(mount->point), length;
-	uint64_t least = UINT64_MAX;
+	size_t top = strlen(visit->root) + strlen(mount->point), length;
 	char path[PATH_MAX];
 
-	if (!rest || top + strlen(rest) + strlen(name) + 2 > sizeof(path))
-		return UINT64_MAX;
-	length = (size_t)snprintf(path, sizeof(path), "%s%s%s", root, mount->point, rest);
+	if (!rest || top + strlen(rest) >= sizeof(path))
+		return;
+	length = (size_t)snprintf(path, sizeof(path), "%s%s%s", visit->root, mount->point, rest);
 	for (;;) {
-		snprintf(path + length, sizeof(path) - length, "/%s", name);
-		least = min_u64(least, read_number(path));
+		visit->function(visit->context, path);
 		if (length <= top)
-			return least;
+			return;
 		do
 			length--;
 		while (length > top && path[length] != '/');
+		path[length] = '\0';
 	}
 }
 
 /*
- * Return the smallest limit of the hierarchy in a line of /proc/self/cgroup, which has the form
- * "number:controllers:path". The line of version 2 names no controllers. Return UINT64_MAX if there
- * is no limit.
+ * Visit the hierarchy in a line of /proc/self/cgroup, which has the form "number:controllers:path",
+ * if it has the controller. The line of version 2 names no controllers.
  */
-static uint64_t limit_in_hierarchy(const char *root, char *line)
+static void visit_hierarchy(const struct visit *visit, char *line)
 {
-	const char *type = "cgroup", *name = "memory.limit_in_bytes", *cgroup;
 	char path[PATH_MAX], *controllers, *text = NULL;
-	uint64_t least = UINT64_MAX;
+	const char *cgroup;
 	struct mount mount;
 	size_t size = 0;
 	FILE *mounts;
@@ -161,27 +145,23 @@ static uint64_t limit_in_hierarchy(const char *root, char *line)
 	controllers = strsep(&line, ":");
 	cgroup = strsep(&line, "\n");
 	unified = cgroup && *controllers == '\0';
-	if (unified) {
-		type = "cgroup2";
-		name = "memory.max";
-	}
-	if (!cgroup || (!unified && !has_memory(controllers)))
-		return UINT64_MAX;
-	snprintf(path, sizeof(path), "%s/proc/self/mountinfo", root);
+	if (!cgroup || (!unified && !has_name(controllers, visit->controller)))
+		return;
+	snprintf(path, sizeof(path), "%s/proc/self/mountinfo", visit->root);
 	mounts = fopen(path, "re");
 	while (mounts && getline(&text, &size, mounts) >= 0)
-		if (parse_mount(text, &mount) && strcmp(mount.type, type) == 0 &&
-		    (unified || has_memory(mount.options)))
-			least = min_u64(least, least_of_branch(root, &mount, cgroup, name));
+		if (parse_mount(text, &mount) &&
+		    strcmp(mount.type, unified ? "cgroup2" : "cgroup") == 0 &&
+		    (unified || has_name(mount.options, visit->controller)))
+			visit_branch(visit, &mount, cgroup);
 	free(text);
 	if (mounts)
 		fclose(mounts);
-	return least;
 }
 
-uint64_t cgroup_memory_limit(const char *root)
+void cgroup_visit(const char *root, const char *controller, cgroup_function function, void *context)
 {
-	uint64_t least = UINT64_MAX;
+	const struct visit visit = { root, controller, function, context };
 	char path[PATH_MAX], *line = NULL;
 	size_t size = 0;
 	FILE *cgroups;
@@ -189,9 +169,45 @@ uint64_t cgroup_memory_limit(const char *root)
 	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
 	cgroups = fopen(path, "re");
 	while (cgroups && getline(&line, &size, cgroups) >= 0)
-		least = min_u64(least, limit_in_hierarchy(root, line));
+		visit_hierarchy(&visit, line);
 	free(line);
 	if (cgroups)
 		fclose(cgroups);
+}
+
+/* ---- The memory limit ---- */
+
+/* Read a number. Return UINT64_MAX if the file cannot be read or has no number ("max"). */
+static uint64_t read_number(const char *folder, const char *name)
+{
+	char path[PATH_MAX + 32], text[32] = "", *end;
+	uint64_t number;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = fopen(path, "re");
+	if (!file)
+		return UINT64_MAX;
+	if (!fgets(text, sizeof(text), file))
+		text[0] = '\0';
+	fclose(file);
+	number = strtoull(text, &end, 10);
+	return end == text ? UINT64_MAX : number;
+}
+
+/* Take the limit of a cgroup of either version if it is smaller. */
+static void take_limit(void *context, const char *folder)
+{
+	uint64_t *least = context;
+
+	*least = min_u64(*least, read_number(folder, "memory.max"));
+	*least = min_u64(*least, read_number(folder, "memory.limit_in_bytes"));
+}
+
+uint64_t cgroup_memory_limit(const char *root)
+{
+	uint64_t least = UINT64_MAX;
+
+	cgroup_visit(root, "memory", take_limit, &least);
 	return least;
 }

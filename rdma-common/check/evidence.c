@@ -23,6 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../cgroup.h"
 #include "../negotiate.h"
 #include "../netlink.h"
 #include "../sysfs.h"
@@ -273,27 +274,20 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 	globfree(&all);
 }
 
-/* Find the topmost cgroup of this process that limits the device's objects. */
-static void find_cgroup(struct evidence *evidence)
+/* If a cgroup of this process limits the device's objects, set the facts about it. */
+static void examine_cgroup(void *evidence, const char *folder)
 {
-	const char *device = evidence_get(evidence, FACT_device), *root = "/sys/fs/cgroup";
-	struct sysfs_line own = sysfs_find_line("0::", "/proc/self/cgroup"), limit;
-	char path[PATH_MAX + 32], key[160];
+	struct sysfs_line limit, use;
+	char key[160];
 
-	if (!own.text[0] || !device[0])
+	snprintf(key, sizeof(key), "%s ", evidence_get(evidence, FACT_device));
+	limit = sysfs_find_line(key, "%s/rdma.max", folder);
+	if (!limit.text[0] || strstr(limit.text, "hca_handle=max hca_object=max"))
 		return;
-	snprintf(path, sizeof(path), "%s%s", root, own.text + strlen("0::"));
-	snprintf(key, sizeof(key), "%s ", device);
-	for (; strlen(path) >= strlen(root); *strrchr(path, '/') = '\0') {
-		limit = sysfs_find_line(key, "%s/rdma.max", path);
-		if (limit.text[0] && !strstr(limit.text, "hca_handle=max hca_object=max")) {
-			evidence_set(evidence, FACT_cgroup, "%s", path);
-			evidence_set(evidence, FACT_cgroup_limit, "%s", limit.text + strlen(key));
-			limit = sysfs_find_line(key, "%s/rdma.current", path);
-			evidence_set(evidence, FACT_cgroup_use, "%s",
-				     limit.text[0] ? limit.text + strlen(key) : "");
-		}
-	}
+	use = sysfs_find_line(key, "%s/rdma.current", folder);
+	evidence_set(evidence, FACT_cgroup, "%s", folder);
+	evidence_set(evidence, FACT_cgroup_limit, "%s", limit.text + strlen(key));
+	evidence_set(evidence, FACT_cgroup_use, "%s", use.text[0] ? use.text + strlen(key) : "");
 }
 
 /* ---- The RDMA subsystem ---- */
@@ -443,7 +437,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		find_route(evidence, address, source);
 	find_devices(evidence, view);
 	describe_links(evidence);
-	find_cgroup(evidence);
+	cgroup_visit("", "rdma", examine_cgroup, evidence); /* the topmost is last */
 	if (netlink_rdma_is_exclusive())
 		evidence_set(evidence, FACT_mode, "exclusive");
 	if (!access("/proc/sys/net/core", F_OK))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The memory limit of the cgroup, read from folders like /proc and /sys/fs/cgroup. */
+/* The cgroups and their memory limit, read from folders like /proc and /sys/fs/cgroup. */
 #include "rdma-common/cgroup.h"
 
 #include "unit.h"
@@ -112,6 +112,22 @@ TEST(cgroup_with_too_long_a_path_has_no_limit)
 	put("proc/self/mountinfo", V2);
 	put("cg/memory.max", "4000\n");
 	assert_true(cgroup_memory_limit(folder) == NONE);
+	empty_folder(NULL);
+}
+
+static void add_folder(void *list, const char *visited)
+{
+	strcat(strcat(list, visited + strlen(folder)), " ");
+}
+
+TEST(folders_of_the_controller_are_visited_from_the_cgroup_to_the_root)
+{
+	char list[256] = "";
+
+	put("proc/self/cgroup", "5:cpu:/c\n4:rdma:/a\n0::/b/d\n");
+	put("proc/self/mountinfo", OTHER "31 25 0:27 / /cg/rdma rw - cgroup cgroup rw,rdma\n" V2);
+	cgroup_visit(folder, "rdma", add_folder, list);
+	assert_string_equal(list, "/cg/rdma/a /cg/rdma /cg/b/d /cg/b /cg ");
 	empty_folder(NULL);
 }
 
