@@ -276,5 +276,5 @@ good_or_failed() {
 	on a "$PROGRAMS/rdma-server" read
 	ends 3 "rdma link"
 	on a "$PROGRAMS/rdma-client" read 192.0.2.2 7471
-	ends 3 "cannot open the RDMA connection manager: No such device; see 'rdma link'; load the driver's modules"
+	ends 3 "cannot open the RDMA connection manager: No such device; load the modules of the adapter's driver"
 }

@@ -424,7 +424,7 @@ class Lab:
         if self.signal:
             return 128 + self.signal
         environment = dict(os.environ, LAB=self.folder, LAB_HOSTS=" ".join(self.hosts))
-        environment |= {"LAB_TRANSPORT": self.options.transport, "LAB_MODULES": os.path.dirname(self.kernel)}
+        environment |= {"LAB_TRANSPORT": self.options.transport, "LAB_MODULES": os.path.dirname(self.native.kernel)}
         try:
             self.command = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *arguments], env=environment)
         except OSError as error:
