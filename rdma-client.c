@@ -50,7 +50,7 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 		return usage_error("--min-rate and --connections need a server: give --check "
 				   "ADDRESS and PORT");
 	if (options->check && options->minimum_rate > 0 && options->duration_seconds == 0)
-		return usage_error("--min-rate needs a measured rate: leave --duration 0 out");
+		return usage_error("--min-rate needs a measured rate: omit --duration 0");
 	if (!options->check && count != 3)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
 	if (!options->check && !parse_operation(*words++, &options->operation))
@@ -100,7 +100,7 @@ static void route_unresolved(const struct client *client, struct connection *con
 
 	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s; %s",
 			strerror(error),
-			advice ? advice : "InfiniBand: check that the subnet manager runs");
+			advice ? advice : "over InfiniBand, check that the subnet manager runs");
 }
 
 /* Start to look up the RDMA device and the neighbor of the address; an event reports the result. */
@@ -110,8 +110,8 @@ static void start_resolving(const struct client *client, struct connection *conn
 
 	if (client->sources && !source) {
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"--bind '%s' is not an %s address, but ADDRESS is: give both of "
-				"the same family",
+				"--bind '%s' is not an %s address, but ADDRESS is: give two "
+				"addresses of the same family",
 				ellipsize(client->options->bind).text,
 				client->address->ai_family == AF_INET6 ? "IPv6" : "IPv4");
 		return;
@@ -139,8 +139,8 @@ static void address_failed(const struct client *client, struct connection *conne
 
 	if (event->library_error)
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"the address is resolved, but librdmacm cannot use the RDMA "
-				"device for it: %s; %s",
+				"the address was resolved to an RDMA device, but librdmacm "
+				"cannot use this device: %s; %s",
 				strerror(event->library_error),
 				advice ? advice
 				       : "check that 'ibv_devices' lists the device and that this "
@@ -196,7 +196,8 @@ static void connect_failed(struct connection *connection, int error)
 		break;
 	case ENOMEM: /* Linux's siw has little room for messages that arrive while it connects */
 		advice = "; check that this host has free memory, and that the program on that "
-			 "port is an rdma-server, not one that sends at once";
+			 "port is an rdma-server: early data from another program can cause this "
+			 "error, too";
 		break;
 	case EINVAL:
 		if (lacks_interface(rdma_get_peer_addr(connection->id)))
@@ -209,7 +210,7 @@ static void connect_failed(struct connection *connection, int error)
 		break;
 	default:
 		status = STATUS_REFUSED;
-		advice = "; check that rdma-server runs there, on that port";
+		advice = "; check that rdma-server runs on that host and listens on that port";
 	}
 	connection_fail(connection, status, "cannot connect: %s%s", strerror(error), advice);
 }
@@ -272,7 +273,8 @@ static void rejected(struct client *client, struct connection *connection,
 	if (event->status == REJECTION_STALE_CONNECTION && client->retries > 0 &&
 	    is_starting(connection)) {
 		client->retries--;
-		print_trace(&connection->log, "rejected as a stale connection: trying again");
+		print_trace(&connection->log, "the server rejected the request as a stale "
+					      "connection: trying again");
 		connection_destroy(connection);
 		start_session(client);
 		return;

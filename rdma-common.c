@@ -933,7 +933,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 {
 	const struct protocol *protocol = &connection->protocol;
 	uint64_t moves = connection->transfer.moves;
-	const char *wrong = "is out of turn";
+	const char *wrong = "arrived out of turn";
 	int error;
 
 	if (protocol->gave_up)
@@ -941,7 +941,8 @@ static void handle_window(struct connection *connection, unsigned int slot,
 	if (window_may_come(protocol))
 		wrong = transfer_accept(&connection->transfer, window);
 	if (wrong) {
-		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
+		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer's MSG_WINDOW %s",
+				wrong);
 		return;
 	}
 	if (protocol->phase >= PHASE_CLOSING) /* the disconnection has overtaken this MSG_WINDOW */
@@ -1053,7 +1054,7 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 	if (slot >= RECEIVES || !decode_message(wire, size, &message)) {
 		connection_fail(connection, STATUS_CONTENTS_WRONG,
 				"the peer sent %" PRIu32
-				" bytes that are no message of this protocol",
+				" bytes that are not a message of this protocol",
 				size);
 		return;
 	}
@@ -1149,7 +1150,7 @@ static void handle_failed_completion(struct connection *connection, const struct
 	const char *meaning =
 		status != STATUS_CONTENTS_WRONG
 			? ""
-			: "the peer sent something that is no message of this protocol: ";
+			: "the peer sent something that is not a message of this protocol: ";
 
 	if (wr_kind(completion->wr_id) == WR_OPERATION)
 		connection->operation_failed = true;

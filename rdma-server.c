@@ -26,7 +26,7 @@ static const char usage[] =
 	"Usage: rdma-server [OPTION]... [read|write]\n"
 	"Serve rdma-clients until SIGINT or SIGTERM: read or write each other's memory\n"
 	"with one-sided RDMA, verify what arrived, and print what the client sent.\n"
-	"Without a word, each client chooses.\n"
+	"Without read or write, each client chooses.\n"
 	"\n";
 
 struct server {

@@ -199,7 +199,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 	}
 	if (connection->limits.depth < depth)
 		print_trace(&connection->log,
-			    "the device has no queue pair of depth %u, only one of %u", depth,
+			    "the device accepts no queue pair of depth %u: using depth %u", depth,
 			    connection->limits.depth);
 	print_trace(&connection->log, "rdma_create_qp: queue pair 0x%" PRIx32 ", %u bytes inline",
 		    connection->id->qp->qp_num, connection->limits.inline_size);
@@ -357,7 +357,7 @@ static enum status check_output(struct connection *connection, struct failure *f
 		return STATUS_SUCCESS;
 	connection->setup_refusal = REFUSAL_STORAGE;
 	reason = error == ETIMEDOUT ? "the file system does not answer: check the disk, or the "
-				      "host that exports it"
+				      "host that exports the file system"
 				    : output_error(error);
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
@@ -422,7 +422,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (connection->tos >= 0)
 		print_trace(&connection->log, "type of service %d", connection->tos);
 	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
-		print_trace(&connection->log, "%u READs outstanding at most",
+		print_trace(&connection->log, "at most %u READs outstanding",
 			    connection->limits.depth);
 	if (status == STATUS_SUCCESS && options->role == ROLE_SERVER &&
 	    connection->agreement.wanted_length > 0) /* the client runs --check */

@@ -469,17 +469,17 @@ const char *refusal_describe(enum refusal refusal)
 	case REFUSAL_SESSIONS:
 		return "the server is busy: it has reached its limit of sessions; try again later";
 	case REFUSAL_PASSES:
-		return "a pipe can be sent only once, but --iters or --duration repeats it; leave "
-		       "that option out, or send a regular file";
+		return "a pipe can be sent only once, but --iters or --duration repeats it; omit "
+		       "that option, or send a regular file";
 	case REFUSAL_NO_MODE:
 		return "the client sent no hello, like the tutorial's program, so its mode is not "
 		       "known; start the server with read or write";
 	case REFUSAL_MEMORY:
-		return "the server is out of memory for another session; try again when others "
-		       "have ended, or raise the limit named in its messages";
+		return "the server is out of memory for another session; try again when other "
+		       "sessions have ended, or raise the limit named in its messages";
 	case REFUSAL_STORAGE:
-		return "the server cannot store the payload; see its messages, and try again when "
-		       "that is repaired";
+		return "the server cannot store the payload; see its messages, remove the cause, "
+		       "and try again";
 	case REFUSAL_SETUP:
 		return "the server could not set up the session; see its messages";
 	default:
@@ -586,20 +586,20 @@ enum status negotiate(const struct options *options, const struct session_parame
 	    !sends_wanted_pattern(parameters, hello, outgoing_length))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server does not support --check with PORT; start this "
-				   "project's rdma-server there");
+				   "project's rdma-server on that host");
 	if (!verifying && (outgoing_length != DEFAULT_PAYLOAD || one_way))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the peer sent no hello, so it exchanges %d bytes in each "
-				   "direction and nothing else; shorten --message and leave "
-				   "--file, --size and --one-way out, or start this project's "
-				   "program there",
+				   "direction and nothing else; shorten --message and omit "
+				   "--file, --size and --one-way, or start this project's "
+				   "program on that host",
 				   DEFAULT_PAYLOAD);
 	if (!verifying && options->output)
 		return failure_set(
 			failure, STATUS_REFUSED,
 			"the peer sent no hello, so its payload cannot be verified, and --output "
-			"stores only verified payloads; leave --output out, or start this "
-			"project's program there");
+			"stores only verified payloads; omit --output, or start this project's "
+			"program on that host");
 	*agreement = agree(options->role, &peer);
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
 			   limits, failure);
@@ -676,11 +676,11 @@ static void explain_silent_rejection(int status, struct failure *failure)
 
 	if (status == REJECTION_INVALID_SERVICE_ID)
 		failure_set(failure, STATUS_REFUSED,
-			    "connection rejected: no program listens there; %s", advice);
+			    "connection rejected: no program listens on that port; %s", advice);
 	else if (status == -ECONNREFUSED) /* over iWARP: refused by TCP, or by the program */
 		failure_set(failure, STATUS_REFUSED,
-			    "connection rejected: no program listens there, or the program is "
-			    "not this project's rdma-server; %s",
+			    "connection rejected: no program listens on that port, or the "
+			    "program is not this project's rdma-server; %s",
 			    advice);
 	else
 		failure_set(failure, STATUS_REFUSED,

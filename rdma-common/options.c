@@ -321,7 +321,7 @@ static enum parsed take_share(const struct row *row, const char *argument, doubl
 		end += 1 + strspn(end + 1, "0123456789");
 	*field = strtod(argument, NULL);
 	if (digits == 0 || *end || *field > (double)row->most)
-		return usage_error("--%s takes percent from %" PRIu64 " to %" PRIu64
+		return usage_error("--%s takes a percentage from %" PRIu64 " to %" PRIu64
 				   ", also with decimals (0.05), not '%s'",
 				   row->name, row->least, row->most, argument);
 	return PARSED_RUN;
@@ -463,12 +463,14 @@ enum parsed check_options(const struct options *options)
 				   "would store in '%s'",
 				   options->output);
 	if (is_standard_output(options->output) && options->json)
-		return usage_error("--json and --output - both need standard output");
+		return usage_error("--json and --output - both need standard output: give "
+				   "--output a file");
 	if (payloads && !sends_payload(options->role, options->operation, options->one_way))
-		return usage_error("with --one-way and read, this side sends no payload");
+		return usage_error("with --one-way and read, this side sends no payload: omit "
+				   "--message, --file and --size");
 	if (options->output &&
 	    !sends_payload(other_role(options->role), options->operation, options->one_way))
-		return usage_error("with --one-way and write, this side receives no payload to "
-				   "store with --output");
+		return usage_error("with --one-way and write, this side receives no payload: "
+				   "omit --output");
 	return PARSED_RUN;
 }

@@ -52,21 +52,24 @@ const char *rejection_advice(int status)
 	switch (status) {
 	case -ECONNREFUSED: /* iWARP: TCP or the program refused */
 	case REJECTION_INVALID_SERVICE_ID:
-		return "check that rdma-server runs there, on that port";
+		return "check that rdma-server runs on that host and listens on that port";
 	case REJECTION_STALE_CONNECTION:
 		return "that host still has an earlier connection with this queue pair number: try "
 		       "again in a minute";
 	case REJECTION_CONSUMER_DEFINED:
-		return "one of: the server listens at another address of that host (--bind), that "
-		       "host has no route back to this one, a program other than this project's "
-		       "rdma-server refused; see 'rdma resource show cm_id' there";
+		return "possible causes: the server listens at another address of that host "
+		       "(--bind), that host has no route back to this one, a program other than "
+		       "this project's rdma-server refused; see 'rdma resource show cm_id' on "
+		       "that host";
 	case 3:
 	case 27:
-		return "that host, or its adapter, has no resources left: end other sessions there";
+		return "that host, or its adapter, has no resources left: end other sessions on "
+		       "that host";
 	case 12:
 	case 13:
 		return "that host does not accept the address of the request: check that the "
-		       "address belongs to its RDMA device ('rdma link' and 'ip address' there)";
+		       "address belongs to its RDMA device ('rdma link' and 'ip address' on that "
+		       "host)";
 	case 26:
 		return "set the same MTU on both hosts and on the path between them";
 	default:

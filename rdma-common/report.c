@@ -100,8 +100,8 @@ static void print_counters(const struct connection *connection)
 			     clean ? ", nor by the peer's device" : "");
 	if (growth.any && there > 0 && !clean)
 		print_status(&connection->log,
-			     "errors counted: %" PRIu64 " here, %" PRIu64 " there", errors,
-			     there - 1);
+			     "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
+			     errors, there - 1);
 }
 
 /* ---- JSON ---- */

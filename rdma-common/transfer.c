@@ -455,7 +455,7 @@ static const char *validate_credits(const struct transfer *transfer, const struc
 	const struct transfer_credits *credits = &transfer->credits;
 
 	if (window->received < credits->confirmed)
-		return "goes backwards in its count of received windows";
+		return "confirms fewer windows than before";
 	if (window->received > credits->sent)
 		return "confirms more windows than were sent";
 	if (credits->received - credits->advertised >= transfer->plan.credits)
@@ -471,18 +471,19 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 	uint64_t last = produced_end(transfer, stream);
 
 	if (produced < sink->produced)
-		return "goes backwards in produced bytes";
+		return "reports fewer produced bytes than before";
 	/* after the peer's MSG_DONE, `produced` of a timed WRITE may still grow up to its end */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
-		return sink->produced == last ? "continues after the end"
-					      : "produces more bytes than agreed";
+		return sink->produced == last ? "reports produced bytes after the end of the "
+						"payload"
+					      : "reports more produced bytes than agreed";
 	if (!stream->repeats &&
 	    produced > add_saturating(sink->advertised_consumed, stream->announced))
-		return "produces bytes beyond the ring";
+		return "reports more produced bytes than fit into the ring";
 	if (end && sink_ended(transfer))
-		return "marks the end twice";
+		return "marks the end of the payload twice";
 	if (end && last != LENGTH_UNKNOWN && produced != last)
-		return "marks the end before the agreed length";
+		return "marks the end of the payload before the agreed length";
 	return NULL;
 }
 
@@ -501,9 +502,9 @@ static const char *validate_consumed(const struct transfer *transfer, const stru
 	const struct transfer_source *source = &transfer->source;
 
 	if (window->consumed < source->consumed)
-		return "goes backwards in consumed bytes";
+		return "reports fewer consumed bytes than before";
 	if (window->stored < source->stored)
-		return "goes backwards in stored bytes";
+		return "reports fewer stored bytes than before";
 	if (is_beyond(transfer, window->consumed))
 		return "reports more consumed bytes than were produced";
 	if (is_beyond(transfer, window->stored))
@@ -587,7 +588,7 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 	if (!transfer->plan.writes && !may_have_read(transfer))
 		return "sent MSG_DONE before it could have read everything";
 	if (last != LENGTH_UNKNOWN && validate_produced(transfer, last, false))
-		return "sent MSG_DONE for bytes beyond the ring";
+		return "sent MSG_DONE for more bytes than fit into the ring";
 	if (last != LENGTH_UNKNOWN)
 		sink->produced = last;
 	if (!transfer->plan.writes)

@@ -234,7 +234,7 @@ struct window transfer_window(struct transfer *transfer);
 
 /*
  * Handle the peer's MSG_WINDOW, and return NULL. If it breaks a rule, change nothing and return the
- * rule: a static string that follows "the peer's window ".
+ * rule: a static string that follows "the peer's MSG_WINDOW ".
  */
 const char *transfer_accept(struct transfer *transfer, const struct window *window);
 

@@ -28,12 +28,12 @@ says() {
 		[ "$name" != 192.0.2.1 ] || from=192.0.2.2
 		if [ "$LAB_TRANSPORT" = siw ]; then
 			says "device      rdma0 port 1: iWARP, active"
-			says "address     resolved: from $from by rdma0 port 1"
+			says "address     resolved: source $from, device rdma0 port 1"
 			says "route       resolved"
 			[[ $output != *congestion* ]]
 		else
-			says "device      rdma0 port 1: RoCE, active, MTU 4096 of 4096 bytes"
-			says "address     resolved: from $from by rdma0 port 1, GID [0-9]+ \((::ffff:)?$from, RoCE v2, eth0\)"
+			says "device      rdma0 port 1: RoCE, active, MTU 4096 bytes \(maximum 4096\)"
+			says "address     resolved: source $from, device rdma0 port 1, GID [0-9]+ \((::ffff:)?$from, RoCE v2, eth0\)"
 			says "route       resolved, MTU of the path 4096 bytes"
 			says "congestion  eth0: type of service 0; the driver does not report PFC or ECN"
 		fi
@@ -69,7 +69,7 @@ with_addresses() {
 	repair=with_addresses
 	lab run b ip address flush dev eth0 scope global
 	check 8
-	says "  -> a link-local address passes no router: .*"
+	says "  -> routers do not forward packets of a link-local address: .*"
 	[[ $output != *Ready* ]]
 	check 8 --json
 	[ "$(json nccl.status)" = failed ]
@@ -93,15 +93,15 @@ without_device() {
 	lab run b ip link set lo up
 	on b unshare --net "$PROGRAMS/rdma-client" --check
 	expect 3
-	[ "$(grep -c "^  -> no address of this network namespace leads to it: " <<<"$output")" -eq 2 ]
+	[ "$(grep -c "^  -> no address of this network namespace leads to this port: " <<<"$output")" -eq 2 ]
 	[[ $output != *@(gid|nccl|MTU [0-9]+$'\n')* ]]
 	check 0
-	[ "$(grep -c "^  -> no address of this network namespace leads to it: " <<<"$output")" -eq 1 ]
+	[ "$(grep -c "^  -> no address of this network namespace leads to this port: " <<<"$output")" -eq 1 ]
 	[ "$LAB_TRANSPORT" != siw ] || return 0
 	lab run b ip address flush dev eth0 scope global
 	repair="eval with_addresses && without_device"
 	check 8 --json
-	[[ $(json error) == "nccl: rdma0 port 1: "*"; a link-local address passes no router: "* ]]
+	[[ $(json error) == "nccl: rdma0 port 1: "*"; routers do not forward packets of a link-local address: "* ]]
 }
 
 # check_without ADDRESS FOLDER...: run --check on host b with an empty folder in place of each FOLDER; expect exit
@@ -129,7 +129,7 @@ check_without() {
 	lab run b ip address add 192.0.2.9/24 dev eth0
 	start_server -J write
 	check 0 --bind 192.0.2.9 192.0.2.1 "$port"
-	says "address     resolved: from 192.0.2.9 by rdma0 .*"
+	says "address     resolved: source 192.0.2.9, device rdma0 .*"
 	wait_for_line "$server_out" '"peer": "192\.0\.2\.9"' "$server"
 	stop_server
 	run ! grep -q refused "$server_err" # the client asked for reads first, and was refused without a message
@@ -197,10 +197,10 @@ full_rate() {
 	limit_rate a
 	check 0 192.0.2.1 "$port"
 	says "$rates"
-	says "  -> server to client is $number times as slow as the other way, measured twice: .*"
+	says "  -> server to client is $number times as slow as the other direction, measured twice: .*"
 }
 
-uncounted="counters    this host's device has no error counters: packets that are lost do not show"
+uncounted="counters    this host's device has no error counters, which would show lost packets"
 
 # lose HOST...: drop 1 % of the packets that these hosts send.
 lose() {
@@ -229,7 +229,7 @@ lose() {
 		lose $hosts
 		check 8 192.0.2.1 "$port"
 		says "counters    packets are $lost, about [0-9.]+ % of them; .*"
-		says "  -> one of: a rate limit or a full queue on the way .*"
+		says "  -> possible causes: a rate limit or a full queue on the way .*"
 		says "(Ready, but|Not ready:) packets are $lost\."
 		full_rate
 	done <<-END
@@ -241,7 +241,7 @@ lose() {
 	check 0 --max-loss 20 192.0.2.1 "$port"
 	says "counters    packets are lost from server to client, about [0-9.]+ % of them; .*"
 	says "Ready\. All sizes arrived in both directions, verified; about [0-9.]+ % of the packets are lost\."
-	[[ $output != *"-> one of: a rate limit"* ]]
+	[[ $output != *"-> possible causes: a rate limit"* ]]
 }
 
 # Before --check limited the time of its sessions, this took 43 to 78 s; now it takes 10 to 17 s.
@@ -319,10 +319,10 @@ set_mtu() {
 	start_server read
 	check "$LOST" 192.0.2.1 "$port"
 	says "server      192.0.2.1 .*, MTU of its port 1024 bytes"
-	says "  -> the MTU is 4096 bytes here and 1024 there: set the same MTU on both hosts .*"
+	says "  -> the MTU is 4096 bytes on this host and 1024 on the server's: set the same MTU on both hosts .*"
 	[[ $(grep '^transfer' <<<"$output" | tail -n 2) =~ ^"transfer    1024 bytes: client to server verified, server to client verified"$'\n'\
 "transfer    4095 bytes: client to server "(arrived|verified)", server to client failed: " ]]
-	says "  -> packets above 1024 bytes vanish from server to client, at 4095 at the latest: .*set it the same everywhere.*"
+	says "  -> large packets vanish from server to client: size 1024 passes, size 4095 does not; .*set the same MTU everywhere.*"
 }
 
 # Host b's packets above 1500 bytes of Ethernet are lost silently, as in a switch: the queue below netem has no room
@@ -339,7 +339,7 @@ set_mtu() {
 	[ "$(json status)" = "$status" ]
 	[ "$(json transfer.status transfer.bytes transfer.client_to_server)" = $'failed\n4095\nfailed' ]
 	[[ $(json transfer.server_to_client) =~ arrived|"not known" ]]
-	[[ $(json transfer.advice) == "packets above 1024 bytes vanish from client to server, "* ]]
+	[[ $(json transfer.advice) == "large packets vanish from client to server: size 1024 passes, "* ]]
 	[[ $(json transfer.text) == *"$(json error)" ]]
 }
 
@@ -353,5 +353,5 @@ set_mtu() {
 	[[ $output != *$'\n'"memory "+([^$'\n'])$'\n'"  -> "* ]]
 	on b prlimit --memlock=8192 setpriv --bounding-set -ipc_lock "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 1
-	says "memory      12 KiB, which a session needs, cannot be registered: .*; 8 KiB may be locked"
+	says "memory      cannot register the 12 KiB that a session needs: .*; 8 KiB may be locked"
 }

@@ -62,7 +62,7 @@ setup() {
 		    parts = [sum(interval["error_counters"].values()) for interval in intervals]
 		    assert 0 < sum(parts) <= sum(client["error_counters"].values()), parts
 	END
-	[ "$LAB_TRANSPORT" = siw ] || [[ $stderr =~ "errors counted: "[0-9]+" here, "[0-9]+" there" ]]
+	[ "$LAB_TRANSPORT" = siw ] || [[ $stderr =~ "errors counted: "[0-9]+" by this side, "[0-9]+" by the peer" ]]
 }
 
 @test "--busy-poll: sessions with several clients are verified" {

@@ -521,7 +521,7 @@ happy_path() {
 	both	7	set:mr.produced=+1	the peer's memory region announces too many ready bytes: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
 	both	7	lie:mr-twice	contents are wrong
-	both	7	write lie:window-first	the peer's window is out of turn
+	both	7	write lie:window-first	the peer's MSG_WINDOW arrived out of turn
 	both	7	lie:done-first	contents are wrong
 	both	7	set:done.digest=+1	contents are wrong
 	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with another length than agreed
@@ -532,8 +532,8 @@ happy_path() {
 	both	7	lie:verdict-bad-first	or the peer violated the protocol	!> gave up
 	both	7	tutorial lie:verdict-bad	or the peer violated the protocol	!> gave up
 	both	7	lie:verdict-twice	or the peer violated the protocol	!> could not store
-	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's window reports more consumed bytes than were produced
-	both -s 20000	7	write payload:30000 ring:3000 set:window.received=+32	the peer's window confirms more windows than were sent
+	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's MSG_WINDOW reports more consumed bytes than were produced
+	both -s 20000	7	write payload:30000 ring:3000 set:window.received=+32	the peer's MSG_WINDOW confirms more windows than were sent
 	both -s 500000	7	memory:300000 lie:done-early	the peer sent MSG_DONE before it could have read everything
 	both -s 500000	7	write ring:4096 lie:verdict-soon	the peer sent a good MSG_VERDICT before this side posted its MSG_DONE
 	END
@@ -579,7 +579,7 @@ happy_path() {
 }
 
 @test "--depth is halved until the device accepts the queue pair, and --verbose reports the depth" {
-	local only="the device has no queue pair of depth 1000, only one of"
+	local only="the device accepts no queue pair of depth 1000: using depth"
 	outcomes <<-END
 	both -v -n 3 --depth 1000	0	write blocks:8192 inline:64 einval	0x the device takes no	rdma_create_qp=1
 	both -v -n 3 --depth 1000	0	write blocks:4096 inline:64 einval	0x the device takes no	rdma_create_qp=2
@@ -800,9 +800,9 @@ happy_path() {
 	# the protocol violation is reported, not the peer's later departure
 	both	7	$repeated	contents are wrong
 	one-off	7	write $repeated	contents are wrong
-	client	7	slow-events coalesce payload:30000 ring:3000 set:window.received=+32 received-WINDOW+DISCONNECTED	window confirms more windows
-	one-off	7	slow-events coalesce write ring:100 set:window.received=+32 received-WINDOW+DISCONNECTED	window confirms more windows
-	one-off	7	slow-events coalesce lie:window-first received-WINDOW+DISCONNECTED	the peer's window is out of turn
+	client	7	slow-events coalesce payload:30000 ring:3000 set:window.received=+32 received-WINDOW+DISCONNECTED	MSG_WINDOW confirms more windows
+	one-off	7	slow-events coalesce write ring:100 set:window.received=+32 received-WINDOW+DISCONNECTED	MSG_WINDOW confirms more windows
+	one-off	7	slow-events coalesce lie:window-first received-WINDOW+DISCONNECTED	the peer's MSG_WINDOW arrived out of turn
 	# a connection may be freed as soon as its last completion event is acknowledged
 	both	0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious
 	client	0	slow-events coalesce iwarp write DISCONNECTED@600 DISCONNECTED+spurious
@@ -901,7 +901,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 
 # negotiation-test has the reasons for which a server refuses, and how the server sends each one.
 @test "each failure of the connection manager has its exit status, reason and advice" {
-	local no_server="check that rdma-server runs there, on that port" versions="client and server speak different versions of the protocol"
+	local no_server="check that rdma-server runs on that host and listens on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
 	client	3	fail:getaddrinfo:1:1	cannot resolve the host name '192.0.2.1': Temporary failure in name resolution
 	client	3	fail:getaddrinfo:1:24	cannot resolve the host name '192.0.2.1': Too many open files
@@ -910,7 +910,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-110	resolve
 	client -t 10	3	9*ADDR_RESOLVED=ADDR_ERROR:-110	resolve
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
-	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-22	cannot resolve the route: Invalid argument; InfiniBand: check that the subnet manager runs
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-22	cannot resolve the route: Invalid argument; over InfiniBand, check that the subnet manager runs
 	client	3	addresses:127.0.0.1	cannot resolve the route: No such device; $loopback
 	client	3	iwarp addresses:127.0.0.1	cannot resolve the address: Invalid argument; $loopback
 	client	3	[iwarp] addresses:127.1.2.3	$loopback
@@ -925,11 +925,11 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	fail:rdma_connect:1:13	cannot connect: Permission denied; $no_server
 	client	5	fail:rdma_connect:1:110	no answer to the connect request
 	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection still uses the local port
-	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; check that this host has free memory, and that the program on that port is an rdma-server, not one that sends at once
+	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; check that this host has free memory, and that the program on that port is an rdma-server: early data from another program can cause this error, too
 	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
-	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; one of: the server listens at another address	0x a program listens there
+	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; possible causes: the server listens at another address	0x a program listens there
 	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason arrived; read the messages of the server
 	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason arrived
 	# after "stale connection" the client tries once more, with a new queue pair
@@ -938,8 +938,8 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client --connections 2	0	2*ESTABLISHED=REJECTED:10	rdma_connect=4
 	client	1	ESTABLISHED=REJECTED:10 fail:rdma_create_id:2:24	cannot create a connection identifier
 	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104), no reason arrived
-	client	4	refuse:255	connection rejected: no program listens there; $no_server
-	client	4	iwarp refuse:255	connection rejected: no program listens there, or the program is not this project's rdma-server
+	client	4	refuse:255	connection rejected: no program listens on that port; $no_server
+	client	4	iwarp refuse:255	connection rejected: no program listens on that port, or the program is not this project's rdma-server
 	client	4	refuse:1	version
 	client	4	write refuse:2	the modes differ
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
@@ -979,7 +979,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 
 # If librdmacm's own work for an event fails, the event has status -1, and errno has the reason (rdma_get_cm_event(3)).
 @test "an event with status -1 is a failure of this host, with errno as the reason" {
-	local device="the address is resolved, but librdmacm cannot use the RDMA device for it"
+	local device="the address was resolved to an RDMA device, but librdmacm cannot use this device"
 	local connect="the server accepted, but this host cannot set up the connection"
 	outcomes <<-END
 	client	3	[iwarp] ADDR_RESOLVED=ADDR_ERROR:-1 library:19	$device: No such device; check that	0x check that the host is up
@@ -988,7 +988,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:1	$device: Operation not permitted; the rdma cgroup of this process may be at its limit	0x ibv_devices
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; check that the host is up
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	the route is resolved, but librdmacm cannot query it: Cannot allocate memory	0x subnet manager
-	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; InfiniBand: check that the subnet manager runs
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; over InfiniBand, check that the subnet manager runs
 	client	1	write ESTABLISHED=CONNECT_ERROR:-1 refused:9	$connect: Invalid argument	0x check that the peer is up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:110	$connect: Connection timed out	rdma_reject=1
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer left	0x cannot be set up	rdma_reject=1
@@ -1018,14 +1018,14 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
 	# a program answers on the first ports: other ports are tried; then this counts as an answer, too
 	0	write answers-everywhere check payload:1	> it rejects port 47896*Ready	rdma_connect=4
-	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
+	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; possible causes: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       $unknown	!> Ready
 	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
 	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on that host	!> Ready
 	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
 	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       192.0.2.3 was not reached	rdma_connect=2
 	3	fail:sendto:1:1	> reach       this host's own firewall forbids UDP port 4791 to 192.0.2.1 ?C5??  -> see 'nft list ruleset'	!> Ready	rdma_connect=0
-	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: *?C5?	rdma_connect=0
+	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; possible causes: *?C5?	rdma_connect=0
 	0	iwarp fail:sendto:1:1	> Ready
 	1	fail:rdma_create_qp:1:13	> reach       no connect request was sent: rdma_create_qp failed: Permission denied	!> Ready
 	END
@@ -1037,9 +1037,9 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 
 @test "--check with PORT: a request to an unused port distinguishes a stopped program from a broken path" {
 	outcomes check 192.0.2.1 20000 <<-END
-	4	refuse:255	> reach       192.0.2.1 answers, and no program listens on port 20000 ?B1??  -> start rdma-server there	!> Ready	rdma_connect=2
+	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 ?B1??  -> start rdma-server on that host	!> Ready	rdma_connect=2
 	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall
-	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
+	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; possible causes: *?C2?
 	5	ESTABLISHED! unused:0	> reach       192.0.2.1 was not reached, and no rule	!> ?C2?
 	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
 	0	check payload:1048576	!> reach
@@ -1063,9 +1063,9 @@ found() {
 	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
 	local congestion="congestion  lo: type of service 0; the driver does not report PFC or ECN"
 	found 0 "" 192.0.2.1 <<-END
-		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
+		device      double0 port 1: RoCE, active, MTU 4096 bytes (maximum 4096)
 		name        '192.0.2.1' is 192.0.2.1
-		address     resolved: from 192.0.2.2 by double0 port 1, $gid
+		address     resolved: source 192.0.2.2, device double0 port 1, $gid
 		route       resolved, MTU of the path 4096 bytes
 		$congestion
 		memory      $memory
@@ -1076,7 +1076,7 @@ found() {
 	found 0 "iwarp mtu:3" 192.0.2.1 <<-END
 		device      double0 port 1: iWARP, active
 		name        '192.0.2.1' is 192.0.2.1
-		address     resolved: from 192.0.2.2 by double0 port 1
+		address     resolved: source 192.0.2.2, device double0 port 1
 		route       resolved
 		memory      $memory
 		reach       192.0.2.1 answers TCP (it refuses port 47893); iWARP is not established
@@ -1084,16 +1084,16 @@ found() {
 		  rdma-client --check 192.0.2.1 PORT
 	END
 	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
-		device      double0 port 1: RoCE, not active, MTU 256 of 4096 bytes
-		  -> the port carries nothing: plug in the cable, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
+		device      double0 port 1: RoCE, not active, MTU 256 bytes (maximum 4096)
+		  -> the port is not active: plug in the cable, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
 		name        '192.0.2.1' is 192.0.2.1
 		address     not resolved: Cannot assign requested address
-		  -> check that the host is up ('ping'), and that 'ip route get' leads over a network interface that 'rdma link' names
+		  -> check that the host is up ('ping'), and that 'ip route get' shows a network interface that 'rdma link' lists
 		name        '192.0.2.1' is 192.0.2.3
 		address     not resolved: Cannot assign requested address
-		  -> check that the host is up ('ping'), and that 'ip route get' leads over a network interface that 'rdma link' names
+		  -> check that the host is up ('ping'), and that 'ip route get' shows a network interface that 'rdma link' lists
 		name        '192.0.2.1' is 192.0.2.5
-		address     resolved: from 192.0.2.2 by double0 port 1, $gid
+		address     resolved: source 192.0.2.2, device double0 port 1, $gid
 		route       resolved, MTU of the path 256 bytes
 		$congestion
 		memory      $memory
@@ -1104,7 +1104,7 @@ found() {
 @test "--check without ADDRESS prints the devices, and how much memory each can register" {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
-		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
+		device      double0 port 1: RoCE, active, MTU 4096 bytes (maximum 4096)
 		memory      8789 KiB may be locked: the rings of longer payloads are made to fit
 		reach       other hosts reach this one at 192.0.2.2 (double0, lo)
 		Ready. Examine the path to another host next:
@@ -1117,11 +1117,11 @@ found() {
 	3	no-device	> device      none?  -> *$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files
 	3	down	> device      double0 port 1: RoCE, not active
-	3	no-gids	> -> no address of this network namespace leads to it
-	3	no-gids memory:8192	> -> no address of this network namespace leads to it
-	3	[iwarp] elsewhere	> -> no address of this network namespace leads to it
+	3	no-gids	> -> no address of this network namespace leads to this port
+	3	no-gids memory:8192	> -> no address of this network namespace leads to this port
+	3	[iwarp] elsewhere	> -> no address of this network namespace leads to this port
 	0	iwarp no-gids	> Ready
-	1	memory:8192	> memory      12 KiB, which a session needs, cannot be registered
+	1	memory:8192	> memory      cannot register the 12 KiB that a session needs
 	0	unbound memory:8388608	> memory      may be locked without limit
 	END
 	outcomes check --json <<<'3	down	> "peer": null*"error": "device: double0 port 1'
@@ -1136,8 +1136,8 @@ found() {
 # The smallest session needs three pages: one for messages, one for each ring. A limit that the driver does not apply
 # is ignored.
 @test "--check reports the limit that prevents a session from registering memory: exit status 1" {
-	local needs="memory      12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
-	local advice="  -> raise it ('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit,*"
+	local needs="memory      cannot register the 12 KiB that a session needs: Cannot allocate memory"
+	local advice="  -> raise the locked-memory limit ('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit,*"
 	outcomes check 192.0.2.1 <<-END
 	1	memory:0	> $needs; 0 KiB may be locked*$advice
 	1	memory:8192	> $needs; 8 KiB may be locked*$advice
@@ -1175,11 +1175,11 @@ found() {
 	1	fail:rdma_create_qp:1:11	rdma_create_qp failed: $cgroup	rdma_create_qp=1
 	1	fail:ibv_reg_mr:1:11	$bytes: $cgroup
 	END
-	bytes="memory      12 KiB, which a session needs, cannot be registered"
+	bytes="memory      cannot register the 12 KiB that a session needs"
 	outcomes check 192.0.2.1 <<-END
 	1	memory:8388608 unbound fail:ibv_reg_mr:1:12	> $bytes: Cannot allocate memory?  -> memory is short on this host	!> may be locked
 	1	memory:8388608 limited fail:ibv_reg_mr:1:12	> $bytes: Cannot allocate memory?  -> memory is short on this host	!> may be locked
-	1	memory:0 limited fail:ibv_reg_mr:1:1	> $bytes: Operation not permitted; 0 KiB may be locked?  -> raise it
+	1	memory:0 limited fail:ibv_reg_mr:1:1	> $bytes: Operation not permitted; 0 KiB may be locked?  -> raise the locked-memory limit
 	1	fail:ibv_reg_mr:1:11	> $bytes: Resource temporarily unavailable?  -> either the rdma cgroup of this process
 	1	fail:ibv_alloc_pd:1:11	> $bytes: Resource temporarily unavailable?  -> either the rdma cgroup of this process
 	# --check registers at most a quarter of the machine's memory
@@ -1233,7 +1233,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_get_devices:1:19	> device      none*$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few
 	3	no-device	> device      none
-	0	mtu:3 memory:67108864	> MTU 1024 of 4096 bytes?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?reach *Ready
+	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096)?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?reach *Ready
 	END
 }
 
@@ -1253,10 +1253,10 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 # The network interface of a GID may be unknown. A link-local address names its interface.
 @test "--check names the GID of the connection, with its type and network interface; without a GID exit status 3" {
 	outcomes check 192.0.2.1 <<-END
-	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
+	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> this GID uses RoCE v1, which routers do not forward
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
-	3	no-gids	> -> no address of this network namespace leads to it
-	0	no-gids iwarp	> by double0 port 1	!> GID
+	3	no-gids	> -> no address of this network namespace leads to this port
+	0	no-gids iwarp	> device double0 port 1	!> GID
 	END
 }
 
@@ -1901,13 +1901,13 @@ device_that_counts() {
 	one-off	0	counts
 	one-off	0	write iwarp counts
 	client --report	0	set:verdict.errors=1	> ?no errors counted by double0, nor by the peer's device
-	client --report	0	set:verdict.errors=18446744073709551615	> no errors counted by double0?errors counted: 0 here, 18446744073709551614 there
+	client --report	0	set:verdict.errors=18446744073709551615	> no errors counted by double0?errors counted: 0 by this side, 18446744073709551614 by the peer
 	client -J	0	read	disconnected.	> "error_counters": { }
 	END
-	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters    no errors counted by this host's device meanwhile"
+	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters    no errors counted by this host's device during the sessions"
 	outcomes check --json 192.0.2.1 20000 <<<'0	check payload:1048576	> "lost_share": 0, "lost_direction": null }'
 	rm -r "$FAKE_VERBS_DEVICE"
-	outcomes check --json 192.0.2.1 20000 <<<"0	check payload:1048576	> this host's device has no error counters: packets that are lost do not show*\"lost_share\": null, \"lost_direction\": null }"
+	outcomes check --json 192.0.2.1 20000 <<<"0	check payload:1048576	> this host's device has no error counters, which would show lost packets*\"lost_share\": null, \"lost_direction\": null }"
 	outcomes <<-END
 	client --report	0	uncounted
 	client -J	0	read	disconnected.	> "error_counters": null
@@ -2147,7 +2147,7 @@ exit_status_of() {
 
 # Status 1 is LOC_LEN_ERR, for which Soft-RoCE reports 2. soft-iWARP reports a broken connection as status 2 of a send.
 @test "a failed completion is reported with peer, request and status, or as a message of another protocol" {
-	local code other="the peer sent something that is no message of this protocol: receive failed"
+	local code other="the peer sent something that is not a message of this protocol: receive failed"
 	for code in 1 2; do
 		outcomes <<-END
 		client	7	received-MR=$code	192.0.2.1 port 20000: $other
@@ -2161,7 +2161,7 @@ exit_status_of() {
 	6	operation=12	192.0.2.1 port 20000: RDMA READ failed: completion status 12 (status 12, vendor error 0x5a)
 	6	iwarp sent-MR=2	peer left
 	1	iwarp sent-MR=4	MSG_MR failed
-	7	iwarp received-MR=2	no message of this protocol
+	7	iwarp received-MR=2	not a message of this protocol
 	END
 }
 

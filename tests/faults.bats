@@ -8,7 +8,7 @@ load helpers
 
 GONE="the peer left before the session was complete"
 SILENT="no progress for [0-9]+ s \\(--timeout\\): check that the peer is running"
-NO_MESSAGE="that are no message of this protocol"
+NO_MESSAGE="that are not a message of this protocol"
 STOPPED="interrupted before the session was complete"
 # siw reports an access error only to the side that requested the access; the other side sees its connection end
 ACCESS="remote access error" DENIED=4

@@ -54,10 +54,10 @@ ours_asks() {
 
 GONE="the peer left before the session was complete"
 SILENT="no progress for"
-NO_MESSAGE="no message of this protocol"
+NO_MESSAGE="not a message of this protocol"
 NO_READ="the peer serves no RDMA READ"
 NO_SERVER="this project's rdma-server|no reason arrived"
-AT_ONCE="cannot connect: Cannot allocate memory; .* another program listens on that port and sends at once"
+AT_ONCE="cannot connect: Cannot allocate memory; .* early data from another program can cause this error, too"
 # --timeout of our program in rows about a silent peer. In all other rows it notices the fault at once, and has $LIMIT.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
 

@@ -36,7 +36,7 @@ usage_error() {
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --tos 0
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --min-rate 1G 192.0.2.1
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --connections 2
-	usage_error '--min-rate needs a measured rate: leave --duration 0 out' rdma-client --check --min-rate 1G --duration 0 192.0.2.1 1
+	usage_error '--min-rate needs a measured rate: omit --duration 0' rdma-client --check --min-rate 1G --duration 0 192.0.2.1 1
 	usage_error 'ADDRESS is empty' rdma-client --check ''
 	usage_error 'ADDRESS is empty' rdma-client read '' 1
 	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
@@ -107,7 +107,7 @@ without_input() {
 		rdma-client --connections 2 -f "$BATS_TEST_TMPDIR/fifo" read 192.0.2.1 1
 	usage_error "--connections and --output exclude each other: each session would store in 'x'" \
 		rdma-client --connections 2 -o x read 192.0.2.1 1
-	usage_error "both need standard output" rdma-client -J -o /dev/stdout read 192.0.2.1 1
+	usage_error "both need standard output: give --output a file" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 }
 

@@ -275,10 +275,10 @@ seen_from_ports() {
 }
 
 @test "a port without a listener is reported: exit status 4" {
-	local text='connection rejected: no program listens there'
+	local text='connection rejected: no program listens on that port'
 	[ "$LAB_TRANSPORT" != siw ] || text='cannot connect: Connection refused'
 	client -t "$LIMIT" write 192.0.2.1 4799
-	expect 4 "$text; check that rdma-server runs there, on that port"
+	expect 4 "$text; check that rdma-server runs on that host and listens on that port"
 }
 
 @test "an unused address is reported within --timeout: exit status 3" {

@@ -29,7 +29,7 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 	const char *advice = NULL;
 
 	path->infiniband = path->roce_v1 = false;
-	strbuf_addf(&path->findings->found, "resolved: from %s by %s port %u",
+	strbuf_addf(&path->findings->found, "resolved: source %s, device %s port %u",
 		    endpoint_of(rdma_get_local_addr(id)).address,
 		    ibv_get_device_name(id->verbs->device), id->port_num);
 	if (id->verbs->device->transport_type != IBV_TRANSPORT_IWARP && find_gid(id, &gid)) {
@@ -86,14 +86,14 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 	const char *loopback = loopback_advice(path->address->ai_addr);
 
 	if (hides_reason(id))
-		return "check that 'ibv_devices' lists the RDMA device that leads there, and "
-		       "that this user may open the files in /dev/infiniband";
+		return "check that 'ibv_devices' lists the RDMA device that leads to the "
+		       "address, and that this user may open the files in /dev/infiniband";
 	if (error == EADDRNOTAVAIL && path->sources)
 		return "give --bind an address of this host ('ip address')";
 	if (loopback)
 		return loopback;
-	return "check that the host is up ('ping'), and that 'ip route get' leads over a network "
-	       "interface that 'rdma link' names";
+	return "check that the host is up ('ping'), and that 'ip route get' shows a network "
+	       "interface that 'rdma link' lists";
 }
 
 /*
@@ -198,7 +198,8 @@ static bool check_address(struct path *path)
 	bool found;
 
 	if (path->sources && !choose_source(path->sources, path->address))
-		return refuse_source(path, "it is of another family");
+		return refuse_source(path, "its family differs from that of the server's "
+					   "address");
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
 		int error = errno;
 		const char *advice = descriptor_advice(error);

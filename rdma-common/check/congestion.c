@@ -134,8 +134,8 @@ void congestion_advise(const char *interface, unsigned int tos, struct strbuf *a
 
 	if (dscp == 0)
 		strbuf_addf(advice,
-			    "all other traffic has DSCP 0, too: give packets that must not be lost "
-			    "a DSCP of their own ('--tos 104')");
+			    "DSCP 0 is the default of all traffic: give packets that must not be "
+			    "lost a DSCP of their own ('--tos 104')");
 	else
 		strbuf_addf(
 			advice,

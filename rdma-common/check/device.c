@@ -94,7 +94,7 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	strbuf_addf(&devices->findings->found, "%s, %s", transport_name(verbs, &port),
 		    ibv_port_state_str(port.state));
 	if (!iwarp)
-		strbuf_addf(&devices->findings->found, ", MTU %u of %u bytes",
+		strbuf_addf(&devices->findings->found, ", MTU %u bytes (maximum %u)",
 			    mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
 	reliable = iwarp || transport == IBV_TRANSPORT_IB;
 	active = port.state == IBV_PORT_ACTIVE;
@@ -105,14 +105,13 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	else if (!active)
 		strbuf_addf(
 			&devices->findings->advice,
-			"the port carries nothing: plug in the cable, set the network interface up "
+			"the port is not active: plug in the cable, set the network interface up "
 			"('ip link'), or start the subnet manager of InfiniBand");
 	else if (!reached)
-		strbuf_addf(
-			&devices->findings->advice,
-			"no address of this network namespace leads to it: give its network "
-			"interface one ('rdma link', 'ip address', IPoIB for InfiniBand); give a "
-			"container that interface, or the host's network");
+		strbuf_addf(&devices->findings->advice,
+			    "no address of this network namespace leads to this port: give its "
+			    "network interface an address ('rdma link', 'ip address', IPoIB for "
+			    "InfiniBand); give a container that interface, or the host's network");
 	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
 		 !iwarp)
 		strbuf_addf(
@@ -284,7 +283,7 @@ bool devices_check_memory(struct devices *devices)
 		return true;
 	if (!good)
 		strbuf_addf(&devices->findings->found,
-			    "%ld KiB, which a session needs, cannot be registered: %s%s",
+			    "cannot register the %ld KiB that a session needs: %s%s",
 			    SESSION_PAGES * sysconf(_SC_PAGESIZE) / 1024,
 			    strerror(devices->memory_error), limited ? "; " : "");
 	if (limited)
@@ -295,7 +294,8 @@ bool devices_check_memory(struct devices *devices)
 			    limited ? ": the rings of longer payloads are made to fit"
 				    : "may be locked without limit");
 	if (!good && limited && lock.bytes < MODEST_LOCKED_MEMORY)
-		strbuf_addf(&devices->findings->advice, "raise it " RAISE_LOCK_LIMIT);
+		strbuf_addf(&devices->findings->advice,
+			    "raise the locked-memory limit " RAISE_LOCK_LIMIT);
 	else if (advice)
 		strbuf_addf(&devices->findings->advice, "%s", advice);
 	return findings_report(devices->findings, "memory", good);

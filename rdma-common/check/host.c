@@ -170,11 +170,11 @@ static void describe_link(struct host *host)
 		return;
 	ports = adapter_rate(host);
 	host->limited = rate < ports;
-	strbuf_addf(
-		&host->findings->advice,
-		"its PCIe link is below its maximum, %s for the %g Gbit/s of its ports: look at the "
-		"slot, at the firmware's settings of that, and at 'lspci -vv' (LnkSta)",
-		rate < ports ? "too slow" : "but fast enough", ports);
+	strbuf_addf(&host->findings->advice,
+		    "the adapter's PCIe link is below its maximum, %s for the %g Gbit/s of its "
+		    "ports: check the slot, the PCIe settings of the firmware, and 'lspci -vv' "
+		    "(LnkSta)",
+		    rate < ports ? "too slow" : "but fast enough", ports);
 }
 
 /* Take the next range of a list such as "0-3,8". Return false at its end. */
@@ -224,7 +224,7 @@ static void describe_node(struct host *host)
 	host->limited = true;
 	strbuf_addf(
 		&host->findings->advice,
-		"%sthis process may only run far from the adapter: let it use processors near it "
+		"%sthis process may not run on the processors near the adapter: let it use them "
 		"('numactl --cpunodebind=%.9s --membind=%.9s', or the cpuset of its container)",
 		host->findings->advice.length ? "; " : "", node.text, node.text);
 }
@@ -285,8 +285,8 @@ static void examine_port(struct host *host)
 	if (host->limited)
 		strbuf_addf(
 			&host->findings->advice,
-			"a port of the same model has %g Gbit/s: look at the cable, at the port of "
-			"the switch, and at the speed that is set ('ethtool', 'ibportstate')",
+			"another port of the same model runs at %g Gbit/s: check the cable, the "
+			"port of the switch, and the configured speed ('ethtool', 'ibportstate')",
 			most);
 	report_finding(host, "link");
 }
@@ -305,12 +305,12 @@ const char *host_gid_advice(const uint8_t gid[16], bool version_2)
 	struct in6_addr address;
 
 	if (!version_2)
-		return "RoCE v1 passes no router, and this adapter, or its driver, has no RoCE v2: "
-		       "only hosts in the same network can be reached";
+		return "this GID uses RoCE v1, which routers do not forward: only hosts in the "
+		       "same network can be reached";
 	memcpy(&address, gid, sizeof(address));
 	return is_link_local(&address)
-		       ? "a link-local address passes no router: give the network interface "
-			 "another one ('ip address add'), and use that"
+		       ? "routers do not forward packets of a link-local address: give the "
+			 "network interface another address ('ip address add'), and use that one"
 		       : NULL;
 }
 
@@ -340,11 +340,10 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 	if (roce && advice)
 		strbuf_addf(&host->findings->advice, "%s", advice);
 	else if (roce && version_1)
-		strbuf_addf(
-			&host->findings->advice,
-			"connections use RoCE v1, which passes no router: 'echo RoCE v2 >" ROCE_MODE
-			"'",
-			"", host->name, host->port);
+		strbuf_addf(&host->findings->advice,
+			    "connections use RoCE v1, which routers do not forward: select RoCE v2 "
+			    "with 'echo RoCE v2 >" ROCE_MODE "'",
+			    "", host->name, host->port);
 	report_finding(host, "nccl");
 }
 

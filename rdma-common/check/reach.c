@@ -28,7 +28,7 @@ static const struct rule rules[] = {
 	  { 0 }, "raise rdma.max of this cgroup" },
 	{ "L4", "software=yes transport=roce first_namespace=no",
 	  "this is not the first network namespace, and on many kernels Soft-RoCE works only in the first one",
-	  { 0 }, "run this on the host itself ('--network host' of a container), or give the container a function of an adapter" },
+	  { 0 }, "run this on the host itself ('--network host' of a container), or give the container a virtual function of an adapter" },
 	{ "L5", "devices=some interface_here=no transport=roce|iwarp",
 	  "no RDMA device has its network interface in this network namespace",
 	  { 0 }, "move the interface of {device}, or a virtual function, into this namespace" },
@@ -60,37 +60,37 @@ static const struct rule rules[] = {
 	  "see 'tc filter show dev {route_interface} egress', 'ip rule' and 'nft list ruleset' on this host" },
 	/* ---- The host answers ---- */
 	{ "B1", "transport!=iwarp request=8 port=*",
-	  "{address} answers, and no program listens on port {port}",
-	  { 0 }, "start rdma-server there, and use the port that it prints" },
+	  "{address} answers, but no program listens on port {port}",
+	  { 0 }, "start rdma-server on that host, and use the port that it prints" },
 	{ "B2", "request=28 udp_other=refused",
 	  "{address} rejects the request (reason 28, consumer defined), and answers UDP to {source}",
-	  { "the program on port {port} listens at another address of that host (--bind)", "the program on port {port} is no rdma-server of this project", "the program on port {port} ended before it answered the request" },
-	  "see 'rdma resource show cm_id' there, and start rdma-server without --bind" },
+	  { "the program on port {port} listens at another address of that host (--bind)", "the program on port {port} is not an rdma-server of this project", "the program on port {port} ended before it answered the request" },
+	  "see 'rdma resource show cm_id' on that host, and start rdma-server without --bind" },
 	{ "B3", "request=28 udp_other=silent",
-	  "{address} rejects the request (reason 28, consumer defined), and no UDP comes back to {source}",
-	  { "that host has no route to {source} over the interface that has {address}", "the program on port {port} listens at another address of that host (--bind)", "the program there is no rdma-server of this project" },
-	  "see 'ip route get {source} from {address}' there; " ASK_THERE },
+	  "{address} rejects the request (reason 28, consumer defined), and no UDP packet comes back to {source}",
+	  { "that host has no route to {source} over the interface that has {address}", "the program on port {port} listens at another address of that host (--bind)", "the program on port {port} is not an rdma-server of this project" },
+	  "see 'ip route get {source} from {address}' on that host; " ASK_THERE },
 	{ "B4", "request=10",
 	  "{address} has rejected two requests as stale connections (reason 10)",
 	  { 0 }, "try again in a minute" },
 	{ "B5", "transport=iwarp request=refused udp_roce=refused",
-	  "{address} answers TCP, and no program listens on port {port}",
-	  { 0 }, "start rdma-server there, and use the port that it prints" },
+	  "{address} answers TCP, but no program listens on port {port}",
+	  { 0 }, "start rdma-server on that host, and use the port that it prints" },
 	{ "B5", "transport=iwarp request=refused",
-	  "{address} answers TCP, and no program accepts iWARP on port {port}",
+	  "{address} answers TCP, but no program accepts iWARP on port {port}",
 	  { "no program listens on this port", "that host uses RoCE, and this one iWARP" },
-	  "see 'rdma link' there; start rdma-server there, and use the port that it prints" },
+	  "see 'rdma link' on that host, start rdma-server, and use the port that it prints" },
 	/* ---- The host is silent ---- */
 	{ "C1", "request=silent tos!=0 plain=8|refused|28",
 	  "{address} answers packets with type of service 0, but none with {tos}",
 	  { 0 }, "see how the network treats this class (QoS, access lists), or omit --tos" },
 	{ "C2", "transport=roce request=silent control=8",
 	  "{address} answers connect requests, but the program on port {port} does not",
-	  { 0 }, "see 'rdma resource show cm_id' and 'ps -o stat PROCESS' there: in state T the program is stopped ('kill -CONT PROCESS' continues it)" },
+	  { 0 }, "see 'rdma resource show cm_id' and 'ps -o stat PROCESS' on that host: in state T the program is stopped ('kill -CONT PROCESS' continues it)" },
 	{ "C2", "transport=iwarp request=silent control=refused",
 	  "{address} answers TCP, but nothing answers on port {port}",
 	  { "the program on this port is stopped or busy", "a firewall drops this port" },
-	  "see 'rdma resource show cm_id', 'ps -o stat PROCESS' (state T: stopped) and 'nft list ruleset' there" },
+	  "see 'rdma resource show cm_id', 'ps -o stat PROCESS' (state T: stopped) and 'nft list ruleset' on that host" },
 	{ "C3", "neighbour=failed",
 	  "no host on the network of {route_interface} answers for {next_hop}",
 	  { "that host is down, or its link is", "no host has this address", "that host has no route back to {source}" },
@@ -101,18 +101,18 @@ static const struct rule rules[] = {
 	{ "C7", ROCE_SILENT "udp_roce=refused",
 	  "{address} is up, but accepts no RoCE packets: its UDP port 4791 is closed",
 	  { "it has no RDMA device, or only an iWARP device", "the interface of its Soft-RoCE device belongs to a VRF, or is outside of the first network namespace", "its firewall rejects UDP port 4791" },
-	  "see 'rdma link' there; " ASK_THERE },
+	  "see 'rdma link' on that host; " ASK_THERE },
 	{ "C9", ROCE_SILENT "udp_roce=silent udp_other=refused",
-	  "UDP port 4791 of {address} answers nothing, and another port is refused: the host is up, and RoCE packets vanish",
-	  { "a firewall of one of the hosts, or between them, drops UDP port 4791", "no RoCE device is on the interface that takes the packets there (bridge, bond, two interfaces in one subnet)", "addresses are translated on the way (NAT)" },
+	  "UDP port 4791 of {address} does not answer, and another port is refused: the host is up, but RoCE packets vanish",
+	  { "a firewall of one of the hosts, or between them, drops UDP port 4791", "no RoCE device is on the interface of that host that receives the packets (bridge, bond, two interfaces in one subnet)", "addresses are translated on the way (NAT)" },
 	  ASK_THERE },
 	{ "C9", "transport=iwarp request=silent control=silent udp_other=refused",
-	  "TCP port {port} of {address} answers nothing, and a UDP port is refused: the host is up, and TCP packets vanish",
+	  "TCP port {port} of {address} does not answer, and a UDP port is refused: the host is up, but TCP packets vanish",
 	  { "a firewall of one of the hosts, or between them, drops TCP", "addresses are translated on the way (NAT)" },
 	  ASK_THERE },
 	{ "C10", "request=silent neighbour=resolved udp_other=silent",
 	  "{next_hop} has a hardware address, but no packet comes back from {address}",
-	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or another interface takes it", "another host has the same address, or the same hardware address" },
+	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "another host has the same address, or the same hardware address" },
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 };
 /* clang-format on */
@@ -221,7 +221,7 @@ bool reach_report(struct findings *findings, const struct evidence *evidence)
 		    : "{address} was not reached, and no rule of rdma-pair(7) explains it",
 	       &findings->found);
 	for (size_t i = 0; rule && i < MAX_CAUSES && rule->causes[i]; i++) {
-		strbuf_addf(&findings->found, "%s", i ? "; " : "; one of: ");
+		strbuf_addf(&findings->found, "%s", i ? "; " : "; possible causes: ");
 		expand(evidence, rule->causes[i], &findings->found);
 	}
 	if (rule)
@@ -262,7 +262,7 @@ void reach_report_listeners(struct findings *findings, const struct evidence *ev
 	if (!*listeners)
 		return;
 	expand(evidence,
-	       strcmp(listeners, "none") != 0 ? "on this host listens: {listeners}"
+	       strcmp(listeners, "none") != 0 ? "listening on this host: {listeners}"
 					      : "no RDMA program listens on this host",
 	       &findings->found);
 	if (*received)

@@ -157,24 +157,24 @@ static void advise_connecting(struct probe *probe)
 
 	if (probe->verified == 1 && !told && (silent || outcome->end.status == STATUS_REFUSED))
 		strbuf_addf(&probe->findings->advice,
-			    "the server accepted one session and no other: if it runs with "
-			    "--one-off, start it without");
+			    "the server accepted one session and then no other: if it runs with "
+			    "--one-off, start it without that option");
 	else if (silent && probe->verified > 0)
 		strbuf_addf(&probe->findings->advice,
-			    "the server accepted sessions before: it has ended or hangs, or "
-			    "the path to it is down; repair that and run this again");
+			    "the server accepted earlier sessions: check that it still runs and "
+			    "does not hang, and that the path to it is up; then run this again");
 	else if (silent && probe->path->infiniband)
 		strbuf_addf(
 			&probe->findings->advice,
-			"the RDMA connection manager there does not answer: check that the server "
-			"runs, that the address belongs to its RDMA device, and that both hosts are "
-			"in one partition ('ibdiagnet')");
+			"the RDMA connection manager of that host does not answer: check that "
+			"the server runs, that the address belongs to its RDMA device, and that "
+			"both hosts are in one partition ('ibdiagnet')");
 	else if (silent && probe->path->roce_v1)
 		strbuf_addf(
 			&probe->findings->advice,
-			"check that the server runs and is not stopped, that the address belongs to "
-			"its RDMA device, and that no router is on the path: RoCE v1 (Ethernet type "
-			"0x8915) passes none");
+			"check that the server runs and is not stopped, that the address belongs "
+			"to its RDMA device, and that no router is on the path: routers do not "
+			"forward RoCE v1 (Ethernet type 0x8915)");
 }
 
 /* Report what the server's hello says. */
@@ -200,11 +200,11 @@ static void report_server(struct probe *probe)
 		strbuf_addf(&probe->findings->found, ", MTU of its port %u bytes", mtu);
 	/* both sides send packets of the client's MTU, which the connect request carries */
 	if (mtu > 0 && mtu < probe->path->mtu)
-		strbuf_addf(
-			&probe->findings->advice,
-			"the MTU is %u bytes here and %u there: set the same MTU on both hosts and "
-			"the switches between them ('ip link set ... mtu'), or packets above %u bytes may vanish",
-			probe->path->mtu, mtu, mtu);
+		strbuf_addf(&probe->findings->advice,
+			    "the MTU is %u bytes on this host and %u on the server's: set the same "
+			    "MTU on both hosts and the switches between them ('ip link set ... "
+			    "mtu'), or packets above %u bytes may vanish",
+			    probe->path->mtu, mtu, mtu);
 	findings_report(probe->findings, "server", true);
 	json_add_text(probe->findings->latest, "device", *name ? name : NULL);
 	free(device);
@@ -246,12 +246,11 @@ static void advise_size(struct probe *probe)
 	else if (probe->to_client == PASSAGE_FAILED)
 		direction = "from server to client";
 	if (probe->path->infiniband)
-		strbuf_addf(
-			&probe->findings->advice,
-			"the connection is established, but packets are lost %s: look at the path "
-			"that the subnet manager has made, at its MTU, and at the counters of its links "
-			"('ibdiagnet', 'ibtracert', 'perfquery')",
-			direction);
+		strbuf_addf(&probe->findings->advice,
+			    "the connection is established, but packets are lost %s: look at the "
+			    "path that the subnet manager has set up, at its MTU, and at the "
+			    "counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')",
+			    direction);
 	else if (probe->verified == 0)
 		strbuf_addf(&probe->findings->advice,
 			    "no byte arrives %s, though the connection is established: %s",
@@ -259,17 +258,18 @@ static void advise_size(struct probe *probe)
 	else if (probe->verified < probe->path->mtu) /* no packet of full size has passed */
 		strbuf_addf(
 			&probe->findings->advice,
-			"packets above %" PRIu64 " bytes vanish %s, at %" PRIu64
-			" at the latest: a host or switch on the path has a smaller MTU than the "
-			"adapters use, %u bytes and headers; set it the same everywhere ('ip link "
-			"set ... mtu', and the ports of switches; 'ping -M do -s %" PRIu64
-			"' from both hosts tries it)",
-			probe->verified, direction, probe->size, probe->path->mtu,
+			"large packets vanish %s: size %" PRIu64 " passes, size %" PRIu64
+			" does not; a host or switch on the path has a smaller MTU than the adapters "
+			"use (%u bytes and headers): set the same MTU everywhere ('ip link set ... "
+			"mtu', and the ports of switches); 'ping -M do -s %" PRIu64
+			"' from both hosts tests the path",
+			direction, probe->verified, probe->size, probe->path->mtu,
 			ping_size(probe));
 	else
 		strbuf_addf(&probe->findings->advice,
-			    "packets of every size arrive, but not in this number %s: look at the "
-			    "counters, at flow control (PFC, ECN), and at cables and switches",
+			    "packets of every size arrive, but not this many at a time %s: look "
+			    "at the counters, at flow control (PFC, ECN), and at cables and "
+			    "switches",
 			    direction);
 }
 
@@ -470,8 +470,8 @@ static bool find_server(struct probe *probe)
 	if (is_silence(status) || status == STATUS_REFUSED || status == STATUS_UNRESOLVED)
 		strbuf_addf(
 			&probe->findings->advice,
-			"a session of 1 byte fails now as well (%s): the server has ended, or the "
-			"path to it is down; repair that and run this again",
+			"a session of 1 byte fails now as well (%s): check that the server still "
+			"runs and that the path to it is up; then run this again",
 			outcome->end.cause);
 	return false;
 }
@@ -649,17 +649,15 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	if (probe->failure.status == STATUS_TOO_SLOW)
 		strbuf_addf(&probe->findings->found, "; %s", probe->failure.cause);
 	if (skewed)
-		strbuf_addf(
-			&probe->findings->advice,
-			"%s is %.1f times as slow as the other way, measured twice: look at the "
-			"queue of the host that sends ('tc qdisc'), at the counters, at flow control "
-			"(PFC), and at cables, switches and PCIe on both sides",
-			slower, factor);
+		strbuf_addf(&probe->findings->advice,
+			    "%s is %.1f times as slow as the other direction, measured twice: look "
+			    "at the queue of the host that sends ('tc qdisc'), at the counters, at "
+			    "flow control (PFC), and at cables, switches and PCIe on both sides",
+			    slower, factor);
 	else if (probe->failure.status == STATUS_TOO_SLOW)
-		strbuf_addf(
-			&probe->findings->advice,
-			"run 'rdma-client --check' on both hosts, which reports PCIe, NUMA and the "
-			"speed of ports; look for other traffic on the path");
+		strbuf_addf(&probe->findings->advice,
+			    "run 'rdma-client --check', which reports PCIe, NUMA and the speed of "
+			    "ports, on both hosts; look for other traffic on the path");
 	findings_report(probe->findings, "rate",
 			!skewed && probe->failure.status == STATUS_SUCCESS);
 	add_rates(probe, rates);
@@ -870,7 +868,7 @@ static void add_loss(struct probe *probe, enum status status)
 	/* the finding of a failed session has the advice already */
 	if (!loss->excessive || probe->needs_explaining)
 		return;
-	strbuf_addf(&probe->findings->advice, "one of: %s",
+	strbuf_addf(&probe->findings->advice, "possible causes: %s",
 		    loss_advice(probe->path->is_software, probe->path->infiniband));
 	if (status == STATUS_SUCCESS)
 		failure_set(&probe->failure, STATUS_TOO_SLOW, "%s, %s of them; --max-loss is %g %%",
@@ -885,10 +883,11 @@ static void add_counters(struct probe *probe, const struct counters *growth)
 	struct strbuf *found = &probe->findings->found;
 
 	if (there > 0 && (here > 0 || there > 1))
-		strbuf_addf(found, "errors counted: %" PRIu64 " here, %" PRIu64 " there", here,
-			    there - 1);
+		strbuf_addf(found,
+			    "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
+			    here, there - 1);
 	else if (here == 0)
-		strbuf_addf(found, "no errors counted by this host's device%s meanwhile",
+		strbuf_addf(found, "no errors counted by this host's device%s during the sessions",
 			    there > 0 ? ", nor by the server's," : "");
 	if (grown.length > 0)
 		strbuf_addf(found, "%s%s", here == 0 || there > 0 ? "; " : "", grown.text);
@@ -907,8 +906,8 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 		add_counters(probe, &growth);
 	else
 		strbuf_addf(&probe->findings->found,
-			    "this host's device has no error counters: packets that are lost "
-			    "do not show");
+			    "this host's device has no error counters, which would show lost "
+			    "packets");
 	findings_report(probe->findings, "counters", !loss->excessive);
 	json_add_counters(probe->findings->latest, &growth);
 	json_add_peer_errors(probe->findings->latest, probe->peer_errors);

@@ -520,17 +520,17 @@ static const char *ended(const char *to_server, const char *to_client, enum stat
 static const char *vanish(const char *from, const char *to, int above, int at)
 {
 	return text_of(
-		" -> packets above %d bytes vanish from %s to %s, at %d at the latest: a host or "
-		"switch on the path has a smaller MTU than the adapters use, 4096 bytes and "
-		"headers; set it the same everywhere ('ip link set ... mtu', and the ports of "
-		"switches; 'ping -M do -s 4128' from both hosts tries it)",
-		above, from, to, at);
+		" -> large packets vanish from %s to %s: size %d passes, size %d does not; a host or "
+		"switch on the path has a smaller MTU than the adapters use (4096 bytes and "
+		"headers): set the same MTU everywhere ('ip link set ... mtu', and the ports of "
+		"switches); 'ping -M do -s 4128' from both hosts tests the path",
+		from, to, above, at);
 }
 
 static const char *server_gone(enum status cause)
 {
-	return text_of(" -> a session of 1 byte fails now as well (cause %d): the server has "
-		       "ended, or the path to it is down; repair that and run this again",
+	return text_of(" -> a session of 1 byte fails now as well (cause %d): check that the "
+		       "server still runs and that the path to it is up; then run this again",
 		       cause);
 }
 
@@ -541,15 +541,15 @@ static const char *no_byte(const char *advice)
 		       advice);
 }
 
-static const char not_in_this_number[] =
-	" -> packets of every size arrive, but not in this number from client to server: look at "
+static const char not_this_many[] =
+	" -> packets of every size arrive, but not this many at a time from client to server: look at "
 	"the counters, at flow control (PFC, ECN), and at cables and switches";
 static const char subnet_loses_packets[] =
 	" -> the connection is established, but packets are lost in one direction at least: look at "
-	"the path that the subnet manager has made, at its MTU, and at the counters of its links "
+	"the path that the subnet manager has set up, at its MTU, and at the counters of its links "
 	"('ibdiagnet', 'ibtracert', 'perfquery')";
 static const char one_direction_at_least[] =
-	" -> packets above 1 bytes vanish in one direction at least, at 1024 at the latest: *";
+	" -> large packets vanish in one direction at least: size 1 passes, size 1024 does not; *";
 
 /* Return a session whose connection is lost before a payload has arrived. */
 static struct turn none_arrived(void)
@@ -580,17 +580,17 @@ TEST(failed_size_is_explained)
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		/* no payload has arrived: a session with a short reply tests which direction fails */
 		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
-		  .found = ended("verified", "failed", LOST, " -> packets above 1 bytes vanish from server to client, at 1024 *") },
+		  .found = ended("verified", "failed", LOST, " -> large packets vanish from server to client: size 1 passes, size 1024 *") },
 		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
 		  .found = ended("arrived", "not known", LOST, one_direction_at_least) },
 		/* RoCE v1 has one header of 40 bytes instead of the IPv4 and UDP headers */
 		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, " -> packets above 1024 bytes vanish *'ping -M do -s 4140'*") },
+		  .found = ended("failed", "arrived", SILENCE, " -> large packets vanish from client to server: size 1024 passes, *'ping -M do -s 4140'*") },
 		/* over iWARP a completion only means that TCP accepted the bytes */
 		{ WRITES | OVER_IWARP, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
 		  .found = ended("failed", "not known", LOST, " -> *'ping -M do -s 1024'*") },
 		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
-		  .found = ended("failed", "not known", LOST, " -> packets above 1 bytes vanish from client to server, *") },
+		  .found = ended("failed", "not known", LOST, " -> large packets vanish from client to server: size 1 passes, *") },
 		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
 		  .found = ended("not known", "not known", LOST, one_direction_at_least) },
 		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
@@ -601,7 +601,7 @@ TEST(failed_size_is_explained)
 		  .found = ended("not known", "not known", LOST, "") },
 		/* a server that rejects a session still runs */
 		{ WRITES, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH) }, SILENCE,
-		  .found = ended("arrived", "failed", SILENCE, " -> packets above 1 bytes vanish from server to client, *") },
+		  .found = ended("arrived", "failed", SILENCE, " -> large packets vanish from server to client: size 1 passes, *") },
 		/* if the server has ended, no size is blamed, even if one payload has arrived */
 		{ OVER_ROCE, one_byte, { none_arrived(), fails(1, REFUSAL) }, LOST,
 		  .found = ended("not known", "not known", LOST, server_gone(REFUSAL)) },
@@ -634,9 +634,9 @@ TEST(failed_size_is_explained)
 		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
 		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), still_there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, not_in_this_number) },
+		  .found = ended("failed", "arrived", SILENCE, not_this_many) },
 		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), still_there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, not_in_this_number) },
+		  .found = ended("failed", "arrived", SILENCE, not_this_many) },
 		/* this side gave up: its READ did not end */
 		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), still_there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
@@ -667,14 +667,16 @@ static const char *no_session(unsigned int size, enum status cause, const char *
 }
 
 static const char one_off[] =
-	" -> the server accepted one session and no other: if it runs with --one-off, start it without";
+	" -> the server accepted one session and then no other: if it runs with --one-off, "
+	"start it without that option";
 static const char roce_v1_silent[] =
 	" -> check that the server runs and is not stopped, that the address belongs to its RDMA "
-	"device, and that no router is on the path: RoCE v1 (Ethernet type 0x8915) passes none";
+	"device, and that no router is on the path: routers do not forward RoCE v1 (Ethernet "
+	"type 0x8915)";
 static const char ended_since[] =
-	" -> the server accepted sessions before: it has ended or hangs, or the path to it is "
-	"down; *";
-static const char subnet_silent[] = " -> the RDMA connection manager there does not answer: *";
+	" -> the server accepted earlier sessions: check that it still runs and does not hang, *";
+static const char subnet_silent[] =
+	" -> the RDMA connection manager of that host does not answer: *";
 
 /* clang-format off */
 
@@ -769,7 +771,7 @@ TEST(server_with_a_different_mtu_is_reported_with_both_mtus)
 	} cases[] = {
 		/* clang-format off */
 		{ OVER_ROCE, MTU, IBV_MTU_4096, "::1", "rdma0", ", device rdma0, GID ::1, MTU of its port 4096 bytes", 1024 },
-		{ OVER_ROCE, MTU, IBV_MTU_256, "", "", ", MTU of its port 256 bytes -> the MTU is 4096 bytes here and 256 there: set the same MTU on both hosts "
+		{ OVER_ROCE, MTU, IBV_MTU_256, "", "", ", MTU of its port 256 bytes -> the MTU is 4096 bytes on this host and 256 on the server's: set the same MTU on both hosts "
 		  "and the switches between them ('ip link set ... mtu'), or packets above 256 bytes may vanish", 1024 },
 		{ OVER_ROCE, 256, IBV_MTU_4096, "", "", ", MTU of its port 4096 bytes", 255 },
 		{ OVER_ROCE, MTU, (enum ibv_mtu)0, "", "", "", 1024 },
@@ -806,16 +808,17 @@ static const char *rates(const char *to_server, const char *to_client)
 
 static const char *found_slow(const char *rates, const char *direction, const char *factor)
 {
-	return text_of("failed: %s -> %s is %s times as slow as the other way, measured twice: "
-		       "look at the queue of the host that sends ('tc qdisc'), at the counters, *",
-		       rates, direction, factor);
+	return text_of(
+		"failed: %s -> %s is %s times as slow as the other direction, measured twice: "
+		"look at the queue of the host that sends ('tc qdisc'), at the counters, *",
+		rates, direction, factor);
 }
 
 static const char *found_below(const char *rates, const char *direction)
 {
 	return text_of(
 		"failed: %s; slower than --min-rate from %s: 199 Mbit/s instead of 200 "
-		"Mbit/s; the contents are right -> run 'rdma-client --check' on both hosts, *",
+		"Mbit/s; the contents are right -> run 'rdma-client --check', which reports *",
 		rates, direction);
 }
 
@@ -980,17 +983,17 @@ TEST(errors_of_both_hosts_are_reported)
 		const char *found, *sum;
 	} cases[] = {
 		/* clang-format off */
-		{ 1, 1, 0, 0, 0, { 0, 0 }, "ok: no errors counted by this host's device meanwhile", NULL },
+		{ 1, 1, 0, 0, 0, { 0, 0 }, "ok: no errors counted by this host's device during the sessions", NULL },
 		{ 1, 1, 0, 3, 0, { 0, 0 }, "ok: VL15_dropped 6", NULL },
 		{ 1, 1, 1, 2, 0, { 0, 0 }, "ok: duplicate_request 2, VL15_dropped 4", NULL },
-		{ 0, 1, 3, 0, 0, { 0, 0 }, "ok: this host's device has no error counters: packets that are lost do not show", NULL },
-		{ 1, 0, 3, 0, 0, { 0, 0 }, "ok: this host's device has no error counters: packets that are lost do not show", NULL },
-		{ 1, 1, 0, 0, 0, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, meanwhile", "0" },
-		{ 1, 1, 0, 0, 5, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, meanwhile; tx_pause_frames 5", "0" },
-		{ 1, 1, 0, 0, 5, { 0, 0 }, "ok: no errors counted by this host's device meanwhile; tx_pause_frames 5", NULL },
-		{ 1, 1, 2, 0, 0, { 101, 21 }, "ok: errors counted: 4 here, 120 there; duplicate_request 4", "120" },
-		{ 1, 1, 0, 0, 0, { 0, 121 }, "ok: errors counted: 0 here, 120 there", "120" },
-		{ 1, 1, 2, 0, 0, { 1, 0 }, "ok: errors counted: 4 here, 0 there; duplicate_request 4", "0" },
+		{ 0, 1, 3, 0, 0, { 0, 0 }, "ok: this host's device has no error counters, which would show lost packets", NULL },
+		{ 1, 0, 3, 0, 0, { 0, 0 }, "ok: this host's device has no error counters, which would show lost packets", NULL },
+		{ 1, 1, 0, 0, 0, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, during the sessions", "0" },
+		{ 1, 1, 0, 0, 5, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, during the sessions; tx_pause_frames 5", "0" },
+		{ 1, 1, 0, 0, 5, { 0, 0 }, "ok: no errors counted by this host's device during the sessions; tx_pause_frames 5", NULL },
+		{ 1, 1, 2, 0, 0, { 101, 21 }, "ok: errors counted: 4 by this side, 120 by the peer; duplicate_request 4", "120" },
+		{ 1, 1, 0, 0, 0, { 0, 121 }, "ok: errors counted: 0 by this side, 120 by the peer", "120" },
+		{ 1, 1, 2, 0, 0, { 1, 0 }, "ok: errors counted: 4 by this side, 0 by the peer; duplicate_request 4", "0" },
 		/* clang-format on */
 	};
 
@@ -1024,7 +1027,7 @@ static unsigned int counter_number(const char *name)
 }
 
 static const char in_doubt[] = "packets are lost or late, in a direction that is not known";
-static const char of_software[] = " -> one of: a rate limit or a full queue on the way *";
+static const char of_software[] = " -> possible causes: a rate limit or a full queue on the way *";
 
 /* The three sessions send 36 packets in each direction. */
 TEST(lost_packets_are_reported_with_share_and_direction)
@@ -1148,7 +1151,7 @@ TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 		/* one lost packet limits a session's time, but does not show a lossy path */
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", "*failed: 1024 bytes: not verified: packets seem to be lost, and the sessions have taken *", "the sessions have taken * s, and packets seem to be lost" },
 		/* the sessions that explain a failure have no time limit */
-		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> packets above 1 bytes vanish from server to client, *", "cause 5" },
+		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> large packets vanish from server to client: size 1 passes, *", "cause 5" },
 		/* the time limit leaves no session that explains a failure after lost packets */
 		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, WRITES | UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server arrived, server to client not known: cause 5", "cause 5" },
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },

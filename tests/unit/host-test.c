@@ -298,9 +298,9 @@ TEST(pcie_link_slower_than_the_ports_is_a_limit)
 {
 	static const struct example examples[] = {
 		{ PCIE("8.0 GT/s PCIe", "16"), false, "8 GT/s x16 of 16 GT/s x16 (126 Gbit/s)", NULL },
-		{ PCIE("8.0 GT/s PCIe", "16"), false, "\n-> its PCIe link is below its maximum, but fast enough for the 100 Gbit/s", NULL },
+		{ PCIE("8.0 GT/s PCIe", "16"), false, "\n-> the adapter's PCIe link is below its maximum, but fast enough for the 100 Gbit/s", NULL },
 		{ PCIE("16.0 GT/s PCIe", "4"), true, "16 GT/s x4 of 16 GT/s x16 (63 Gbit/s)", NULL },
-		{ PCIE("8 GT/s", "8") BUILT("8 GT/s", "16"), true, "\n!> its PCIe link is below its maximum, too slow for the 100 Gbit/s", NULL },
+		{ PCIE("8 GT/s", "8") BUILT("8 GT/s", "16"), true, "\n!> the adapter's PCIe link is below its maximum, too slow for the 100 Gbit/s", NULL },
 		{ PCIE("5.0 GT/s PCIe", "16"), true, "(64 Gbit/s)", NULL },
 		/* a link at the adapter's maximum needs no change */
 		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), NUMA", NULL },
@@ -378,7 +378,7 @@ TEST(auxiliary_device_uses_the_pci_function_of_its_parent)
 #define NEAR(processors) "|device/local_cpulist=" processors
 #define SAID(near, may_use) "node 1 (processors " near "; this process may use " may_use ")"
 #define FAR \
-	"\n!> this process may only run far from the adapter: let it use processors near it " \
+	"\n!> this process may not run on the processors near the adapter: let it use them " \
 	"('numactl --cpunodebind=1 --membind=1', or"
 
 TEST(process_far_from_the_adapter_is_reported)
@@ -396,7 +396,7 @@ TEST(process_far_from_the_adapter_is_reported)
 		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s)\n", NULL },
 		{ "device/numa_node=0|/proc/self/status=Name:\trdma-client\nThreads:\t1" NEAR("40"), false, "may use )\n", NULL },
 		/* two limits are reported together */
-		{ "device/current_link_width=4" NEAR("40"), true, "(LnkSta); this process may only run far", NULL },
+		{ "device/current_link_width=4" NEAR("40"), true, "(LnkSta); this process may not run on the processors near", NULL },
 	};
 
 	EXAMINE(examples);
@@ -408,7 +408,7 @@ TEST(ports_are_described_and_slow_ones_are_reported)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)", true,
-		  "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR), eth2 with MTU 9000\n!> a port of the same model has 100 Gbit/s", NULL },
+		  "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR), eth2 with MTU 9000\n!> another port of the same model runs at 100 Gbit/s", NULL },
 		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|board_id=MT_0000000008", false, "25 Gb/sec", NULL },
 		{ "-board_id|+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|-board_id", false, "25 Gb/sec", NULL },
 		/* a port that is down has no other finding */
@@ -481,15 +481,15 @@ TEST(best_gid_is_a_routable_roce_v2_gid)
 		{ GID("0", ROUTED, "RoCE v2") GID("1", IPV4, "RoCE v2") GID("2", IPV4, "IB/RoCE v1") NO_GID("3"), false, "NCCL_IB_GID_INDEX=1\n", NULL },
 		{ GID("0", LOCAL, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=2\n", NULL },
 		{ GID("0", IPV4, "IB/RoCE v1") GID("1", LOCAL, "IB/RoCE v1") GID("2", LOCAL, "RoCE v2") NO_GID("3"), true,
-		  "NCCL_IB_GID_INDEX=2\n!> a link-local address passes no router", NULL },
+		  "NCCL_IB_GID_INDEX=2\n!> routers do not forward packets of a link-local address", NULL },
 		{ GID("0", IPV4, "IB/RoCE v1") GID("1", ROUTED, "IB/RoCE v1") NO_GID("2") NO_GID("3"), true,
-		  "NCCL_IB_GID_INDEX=0\n!> RoCE v1 passes no router, and this adapter, or its driver, has no RoCE v2", NULL },
+		  "NCCL_IB_GID_INDEX=0\n!> this GID uses RoCE v1, which routers do not forward", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=2\n", NULL },
-		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), true, "NCCL_IB_GID_INDEX=0\n!> a link-local address passes no router", NULL },
+		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), true, "NCCL_IB_GID_INDEX=0\n!> routers do not forward packets of a link-local address", NULL },
 		/* rdma_cm is set to a version of RoCE */
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=RoCE v2", false, "GID_INDEX=3\n", NULL },
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=IB/RoCE v1", true,
-		  "GID_INDEX=3\n!> connections use RoCE v1, which passes no router: 'echo RoCE v2 >/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode'\n", NULL },
+		  "GID_INDEX=3\n!> connections use RoCE v1, which routers do not forward: select RoCE v2 with 'echo RoCE v2 >/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode'\n", NULL },
 		/*
 		 * GIDs of another network namespace: recognized by the address, or by the network
 		 * interface

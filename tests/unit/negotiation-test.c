@@ -302,10 +302,10 @@ TEST(a_refusal_is_reported_with_its_reason_and_advice)
 		{ REFUSAL_SESSIONS, "the server is busy: it has reached its limit of sessions; "
 				    "try again later" },
 		{ REFUSAL_MEMORY, "the server is out of memory for another session; try again "
-				  "when others have ended, or raise the limit named in its "
-				  "messages" },
-		{ REFUSAL_STORAGE, "the server cannot store the payload; see its messages, and "
-				   "try again when that is repaired" },
+				  "when other sessions have ended, or raise the limit named in "
+				  "its messages" },
+		{ REFUSAL_STORAGE, "the server cannot store the payload; see its messages, "
+				   "remove the cause, and try again" },
 		{ REFUSAL_SETUP, "the server could not set up the session; see its messages" },
 		{ REFUSAL_LENGTH, "the client sends nothing, or more than the server's "
 				  "--max-size; send less, or raise --max-size" },

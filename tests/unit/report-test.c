@@ -474,7 +474,7 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 		"counted by rxe0 during the session: duplicate_request 3\n"
 		"counted by rxe0 during the session: rcvd_rnr_err 1\n"
 		"counted by rxe0 during the session: rx_pause_frames 5\n"
-		"errors counted: 4 here, 120 there\n"
+		"errors counted: 4 by this side, 120 by the peer\n"
 		"disconnected.\n"
 		"wrote 3145728000 bytes in 2000 operations and 0.000000 s: 0.00 MB/s (0.00 MiB/s, 0.000 Gbit/s), "
 		"0 operations/s\n"

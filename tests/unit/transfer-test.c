@@ -735,23 +735,23 @@ TEST(messages_that_break_a_rule_are_rejected)
 	region("announces too many ready bytes", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
 	sink_ends(LENGTH_UNKNOWN);
 	is(it.side.sink.stream.fits_peer_ring, false);
-	hears("produces more bytes than agreed", (struct window){ .produced = UINT64_MAX });
-	hears("produces more bytes than agreed", (struct window){ .produced = UINT64_MAX, .end = true });
+	hears("reports more produced bytes than agreed", (struct window){ .produced = UINT64_MAX });
+	hears("reports more produced bytes than agreed", (struct window){ .produced = UINT64_MAX, .end = true });
 	hears(NULL, (struct window){ .produced = UINT64_MAX - 1 });
 	sink_ends(LENGTH_UNKNOWN);
 
 	tell_middle("a window that breaks a rule is rejected");
-	hears("goes backwards in produced bytes", (struct window){ 1, 49999, 40000, 30000, false });
-	hears("goes backwards in consumed bytes", (struct window){ 1, 50000, 39999, 30000, false });
-	hears("goes backwards in stored bytes", (struct window){ 1, 50000, 40000, 29999, false });
-	hears("goes backwards in its count of received windows", (struct window){ 0, 50001, 40000, 30000, false });
+	hears("reports fewer produced bytes than before", (struct window){ 1, 49999, 40000, 30000, false });
+	hears("reports fewer consumed bytes than before", (struct window){ 1, 50000, 39999, 30000, false });
+	hears("reports fewer stored bytes than before", (struct window){ 1, 50000, 40000, 29999, false });
+	hears("confirms fewer windows than before", (struct window){ 0, 50001, 40000, 30000, false });
 	hears("confirms more windows than were sent", (struct window){ 2, 50001, 40000, 30000, false });
-	hears("produces bytes beyond the ring", (struct window){ 1, 40001 + 64 * KIB, 40000, 30000, false });
-	hears("produces more bytes than agreed", (struct window){ 1, UINT64_MAX, 40000, 30000, false });
-	hears("produces more bytes than agreed", (struct window){ 1, MIB + 1, 40000, 30000, false });
+	hears("reports more produced bytes than fit into the ring", (struct window){ 1, 40001 + 64 * KIB, 40000, 30000, false });
+	hears("reports more produced bytes than agreed", (struct window){ 1, UINT64_MAX, 40000, 30000, false });
+	hears("reports more produced bytes than agreed", (struct window){ 1, MIB + 1, 40000, 30000, false });
 	hears("reports more consumed bytes than were produced", (struct window){ 1, 50000, 50001, 30000, false });
 	hears("reports more stored bytes than were produced", (struct window){ 1, 50000, 40000, 50001, false });
-	hears("marks the end before the agreed length", (struct window){ 1, 50001, 40000, 30000, true });
+	hears("marks the end of the payload before the agreed length", (struct window){ 1, 50001, 40000, 30000, true });
 	hears("reports no progress", (struct window){ 1, 50000, 40000, 30000, false });
 	tell_middle("MSG_DONE before all bytes can have been read is rejected");
 	peer_done("sent MSG_DONE before it could have read everything", MIB);
@@ -765,13 +765,13 @@ TEST(messages_that_break_a_rule_are_rejected)
 
 	tell("nothing is produced after the end, and MSG_DONE comes once", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
 	peer_done("sent MSG_DONE without marking the end of its payload", 1000); hears(NULL, (struct window){ .produced = 1000, .end = true });
-	hears("marks the end twice", (struct window){ .produced = 1000, .end = true });
-	hears("continues after the end", (struct window){ .produced = 1001 });
+	hears("marks the end of the payload twice", (struct window){ .produced = 1000, .end = true });
+	hears("reports produced bytes after the end of the payload", (struct window){ .produced = 1001 });
 	peer_done("sent MSG_DONE with another length than agreed", 999); peer_done(NULL, 1000);
 	peer_done("sent MSG_DONE twice", 1000);
 
 	tell("MSG_DONE before all bytes can have been written is rejected", BOTH, MIB, 64 * KIB, 0);
-	peer_done("sent MSG_DONE for bytes beyond the ring", MIB);
+	peer_done("sent MSG_DONE for more bytes than fit into the ring", MIB);
 }
 
 TEST(debtor_is_the_party_that_the_transfer_waits_for)
@@ -797,7 +797,7 @@ TEST(debtor_is_the_party_that_the_transfer_waits_for)
 	hears(NULL, (struct window){ .produced = 100000 }); peer_owes(); peer_done(NULL, 100000); nothing_owed();
 	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
 	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
-	hears("marks the end twice", (struct window){ 1, 300000, 0, 0, true });
+	hears("marks the end of the payload twice", (struct window){ 1, 300000, 0, 0, true });
 
 	tell("the transfer waits until the peer has read the bytes advertised as produced", OUT | READ, MIB, 64 * KIB, 0);
 	fills(40000); announces(40000); at(10); peer_owes(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
