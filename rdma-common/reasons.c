@@ -57,7 +57,7 @@ const char *rejection_advice(int status)
 		return "that host still has an earlier connection with this queue pair number: try "
 		       "again in a minute";
 	case REJECTION_CONSUMER_DEFINED:
-		return "possible causes: the server listens at another address of that host "
+		return "one of: the server listens at another address of that host "
 		       "(--bind), that host has no route back to this one, a program other than "
 		       "this project's rdma-server refused; see 'rdma resource show cm_id' on "
 		       "that host";

@@ -191,7 +191,7 @@ restore_rules() {
 	for name in 192.0.2.1 fd00::1; do
 		check 4 "$name" 4711
 		if [ "$LAB_TRANSPORT" = siw ]; then
-			names B5 "$name answers TCP, but no program accepts iWARP on port 4711; possible causes: .*"
+			names B5 "$name answers TCP, but no program accepts iWARP on port 4711; one of: .*"
 		else
 			names B1 "$name answers, but no program listens on port 4711"
 			[[ $output != *"a program listens there"* ]]
@@ -207,7 +207,7 @@ restore_rules() {
 	lab run a ip address add 192.0.2.77/24 dev eth0
 	start_server --bind 192.0.2.1 write
 	check 4 192.0.2.77 "$port"
-	names B2 "192.0.2.77 rejects the request \(reason 28, consumer defined\), and answers UDP to 192.0.2.2; possible causes: the program on port $port listens at another address of that host \(--bind\); .*"
+	names B2 "192.0.2.77 rejects the request \(reason 28, consumer defined\), and answers UDP to 192.0.2.2; one of: the program on port $port listens at another address of that host \(--bind\); .*"
 	host=a check 0 192.0.2.2
 	says "reach       listening on this host: rdma-server \(process [0-9]+\) on port $port of 192.0.2.1; .*"
 }
@@ -226,7 +226,7 @@ with_addresses() {
 	lab run b ip address del 192.0.2.2/24 dev eth0
 	lab run b ip route add 192.0.2.0/24 dev eth0 src 198.51.100.5
 	check 4 192.0.2.1 "$port"
-	names B3 "192.0.2.1 rejects the request \(reason 28, consumer defined\), and no UDP packet comes back to 198.51.100.5; possible causes: that host has no route to 198.51.100.5 over the interface that has 192.0.2.1; .*"
+	names B3 "192.0.2.1 rejects the request \(reason 28, consumer defined\), and no UDP packet comes back to 198.51.100.5; one of: that host has no route to 198.51.100.5 over the interface that has 192.0.2.1; .*"
 	host=a check 3 198.51.100.5
 	names L6 "there is no route to 198.51.100.5 \(ENETUNREACH\)"
 }
@@ -238,7 +238,7 @@ with_addresses() {
 	lab run a kill -STOP "$process"
 	limit=$SILENT check 5 192.0.2.1 "$port"
 	if [ "$LAB_TRANSPORT" = siw ]; then
-		names C2 "192.0.2.1 answers TCP, but nothing answers on port $port; possible causes: .*"
+		names C2 "192.0.2.1 answers TCP, but nothing answers on port $port; one of: .*"
 	else
 		names C2 "192.0.2.1 answers connect requests, but the program on port $port does not"
 		[[ $output != *firewall* ]]
@@ -252,14 +252,14 @@ with_addresses() {
 # bats test_tags=slow
 @test "C3: no host has the address" {
 	limit=$SILENT check 3 192.0.2.99
-	names C3 "no host on the network of eth0 answers for 192.0.2.99; possible causes: .*"
+	names C3 "no host on the network of eth0 answers for 192.0.2.99; one of: .*"
 	[[ $output != *firewall* ]]
 }
 
 # bats test_tags=slow
 @test "C3: no host has the IPv6 address" {
 	limit=$SILENT check 3 fd00::99
-	names C3 "no host on the network of eth0 answers for fd00::99; possible causes: .*"
+	names C3 "no host on the network of eth0 answers for fd00::99; one of: .*"
 }
 
 # bats test_tags=slow
@@ -268,7 +268,7 @@ with_addresses() {
 	lab run a ip link set eth0 down
 	lab run b ip neighbour flush dev eth0
 	limit=$SILENT check 3 192.0.2.1
-	names C3 "no host on the network of eth0 answers for 192.0.2.1; possible causes: that host is down, or its link is; .*"
+	names C3 "no host on the network of eth0 answers for 192.0.2.1; one of: that host is down, or its link is; .*"
 	host=a check 3 192.0.2.2
 	names L6 "there is no route to 192.0.2.2 \(ENETUNREACH\)"
 	lab run a ip link set eth0 up
@@ -296,10 +296,10 @@ with_addresses() {
 	repair=restore_rules
 	rule b rule add pref 50 ipproto udp dport 4791 prohibit
 	check 3 192.0.2.1
-	names C5 "this host cannot send to UDP port 4791 of 192.0.2.1: EACCES; possible causes: .*"
+	names C5 "this host cannot send to UDP port 4791 of 192.0.2.1: EACCES; one of: .*"
 	rule b -6 rule add pref 50 ipproto udp dport 4791 prohibit
 	check 3 fd00::1
-	names C5 "this host cannot send to UDP port 4791 of fd00::1: EACCES; possible causes: .*"
+	names C5 "this host cannot send to UDP port 4791 of fd00::1: EACCES; one of: .*"
 }
 
 # A queue that has no room for the datagram, as a filter of tc(8): the kernel says so, and a connect request would hang there.
@@ -308,9 +308,9 @@ with_addresses() {
 	repair="lab run b tc qdisc del dev eth0 root"
 	lab run b tc qdisc replace dev eth0 root bfifo limit 100
 	check 3 192.0.2.1
-	names C5 "this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; possible causes: an egress filter of this host drops the packet; .*"
+	names C5 "this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: an egress filter of this host drops the packet; .*"
 	check 3 fd00::1
-	names C5 "this host cannot send to UDP port 4791 of fd00::1: ENOBUFS; possible causes: .*"
+	names C5 "this host cannot send to UDP port 4791 of fd00::1: ENOBUFS; one of: .*"
 }
 
 # bats test_tags=roce,slow
@@ -336,7 +336,7 @@ with_roce() {
 	repair=with_roce
 	lab run a rdma link del rdma0
 	limit=$SILENT check 5 192.0.2.1
-	names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; possible causes: .*; no RoCE device is on the interface .*"
+	names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: .*; no RoCE device is on the interface .*"
 	host=a check 3 192.0.2.2
 	names L1 "this host, or this network namespace, has no RDMA device"
 }
@@ -350,7 +350,7 @@ with_roce() {
 	start_server write
 	for name in 192.0.2.1 fd00::1; do
 		limit=$BRIEF check 5 "$name" "$port"
-		names C9 "UDP port 4791 of $name does not answer, and another port is refused: the host is up, but RoCE packets vanish; possible causes: a firewall .*"
+		names C9 "UDP port 4791 of $name does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: a firewall .*"
 		limit=$BRIEF check 5 "$name"
 		names C9 "UDP port 4791 of $name does not answer.*"
 	done
@@ -377,7 +377,7 @@ with_roce() {
 	lab run b ip neighbour flush dev eth0
 	start_server write
 	limit=$SILENT check 5 192.0.2.1 "$port"
-	names C10 "192.0.2.1 has a hardware address, but no packet comes back from 192.0.2.1; possible causes: .*"
+	names C10 "192.0.2.1 has a hardware address, but no packet comes back from 192.0.2.1; one of: .*"
 }
 
 # bats test_tags=slow
@@ -387,7 +387,7 @@ with_roce() {
 	start_server write
 	rule a rule add pref 50 iif eth0 ipproto tcp blackhole
 	limit=$SILENT check 5 192.0.2.1 "$port"
-	names C9 "TCP port $port of 192.0.2.1 does not answer, and a UDP port is refused: the host is up, but TCP packets vanish; possible causes: .*"
+	names C9 "TCP port $port of 192.0.2.1 does not answer, and a UDP port is refused: the host is up, but TCP packets vanish; one of: .*"
 }
 
 # bats test_tags=roce,slow

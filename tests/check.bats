@@ -229,7 +229,7 @@ lose() {
 		lose $hosts
 		check 8 192.0.2.1 "$port"
 		says "counters    packets are $lost, about [0-9.]+ % of them; .*"
-		says "  -> possible causes: a rate limit or a full queue on the way .*"
+		says "  -> one of: a rate limit or a full queue on the way .*"
 		says "(Ready, but|Not ready:) packets are $lost\."
 		full_rate
 	done <<-END
@@ -241,7 +241,7 @@ lose() {
 	check 0 --max-loss 20 192.0.2.1 "$port"
 	says "counters    packets are lost from server to client, about [0-9.]+ % of them; .*"
 	says "Ready\. All sizes arrived in both directions, verified; about [0-9.]+ % of the packets are lost\."
-	[[ $output != *"-> possible causes: a rate limit"* ]]
+	[[ $output != *"-> one of: a rate limit"* ]]
 }
 
 # Before --check limited the time of its sessions, this took 43 to 78 s; now it takes 10 to 17 s.

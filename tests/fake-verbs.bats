@@ -929,7 +929,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
-	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; possible causes: the server listens at another address	0x a program listens there
+	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; one of: the server listens at another address	0x a program listens there
 	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason arrived; read the messages of the server
 	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason arrived
 	# after "stale connection" the client tries once more, with a new queue pair
@@ -1018,14 +1018,14 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
 	# a program answers on the first ports: other ports are tried; then this counts as an answer, too
 	0	write answers-everywhere check payload:1	> it rejects port 47896*Ready	rdma_connect=4
-	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; possible causes: *?B3?	!> Ready	sendto=5
+	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       $unknown	!> Ready
 	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
 	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on that host	!> Ready
 	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
 	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       192.0.2.3 was not reached	rdma_connect=2
 	3	fail:sendto:1:1	> reach       this host's own firewall forbids UDP port 4791 to 192.0.2.1 ?C5??  -> see 'nft list ruleset'	!> Ready	rdma_connect=0
-	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; possible causes: *?C5?	rdma_connect=0
+	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: *?C5?	rdma_connect=0
 	0	iwarp fail:sendto:1:1	> Ready
 	1	fail:rdma_create_qp:1:13	> reach       no connect request was sent: rdma_create_qp failed: Permission denied	!> Ready
 	END
@@ -1039,7 +1039,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	outcomes check 192.0.2.1 20000 <<-END
 	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 ?B1??  -> start rdma-server on that host	!> Ready	rdma_connect=2
 	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall
-	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; possible causes: *?C2?
+	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
 	5	ESTABLISHED! unused:0	> reach       192.0.2.1 was not reached, and no rule	!> ?C2?
 	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
 	0	check payload:1048576	!> reach

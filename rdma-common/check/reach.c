@@ -221,7 +221,7 @@ bool reach_report(struct findings *findings, const struct evidence *evidence)
 		    : "{address} was not reached, and no rule of rdma-pair(7) explains it",
 	       &findings->found);
 	for (size_t i = 0; rule && i < MAX_CAUSES && rule->causes[i]; i++) {
-		strbuf_addf(&findings->found, "%s", i ? "; " : "; possible causes: ");
+		strbuf_addf(&findings->found, "%s", i ? "; " : "; one of: ");
 		expand(evidence, rule->causes[i], &findings->found);
 	}
 	if (rule)

@@ -868,7 +868,7 @@ static void add_loss(struct probe *probe, enum status status)
 	/* the finding of a failed session has the advice already */
 	if (!loss->excessive || probe->needs_explaining)
 		return;
-	strbuf_addf(&probe->findings->advice, "possible causes: %s",
+	strbuf_addf(&probe->findings->advice, "one of: %s",
 		    loss_advice(probe->path->is_software, probe->path->infiniband));
 	if (status == STATUS_SUCCESS)
 		failure_set(&probe->failure, STATUS_TOO_SLOW, "%s, %s of them; --max-loss is %g %%",

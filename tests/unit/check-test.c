@@ -1027,7 +1027,7 @@ static unsigned int counter_number(const char *name)
 }
 
 static const char in_doubt[] = "packets are lost or late, in a direction that is not known";
-static const char of_software[] = " -> possible causes: a rate limit or a full queue on the way *";
+static const char of_software[] = " -> one of: a rate limit or a full queue on the way *";
 
 /* The three sessions send 36 packets in each direction. */
 TEST(lost_packets_are_reported_with_share_and_direction)
