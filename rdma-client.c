@@ -23,7 +23,7 @@ static const char usage[] =
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n";
 
-/* The sessions with one address: one, or with --connections several at once. */
+/* One session, or with --connections several at once, with one address at a time. */
 struct client {
 	struct engine *engine;
 	const struct options *options;        /* options of each session */

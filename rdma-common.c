@@ -714,7 +714,7 @@ void record_cause(struct connection *connection, enum cause_rank rank, const cha
 	va_end(arguments);
 }
 
-/* Return the rank of a failure that the state machine counts as the reason now. */
+/* Return the rank, in this phase, of a failure that counts as the reason. */
 static enum cause_rank failure_rank(const struct connection *connection)
 {
 	return connection->protocol.phase < PHASE_CLOSING ? CAUSE_FAILURE : CAUSE_BEFORE_LOSS;

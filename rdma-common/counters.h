@@ -27,8 +27,8 @@ struct counters {
 };
 
 /*
- * Return the name of a counter, as `rdma statistic` shows it, or NULL if `number` is too high. The
- * string is static.
+ * Return the name of a counter, or NULL if `number` is too high. `rdma statistic` shows the
+ * driver's own counters by the same names. The string is static.
  */
 const char *counter_name(unsigned int number);
 

@@ -464,8 +464,8 @@ const char *refusal_describe(enum refusal refusal)
 		return "the modes differ, one side reads and the other writes; start both with "
 		       "read, or both with write";
 	case REFUSAL_LENGTH:
-		return "the client sends nothing, or more than the server's --max-size; send "
-		       "less, or raise --max-size";
+		return "the client sends nothing, or more than the server's --max-size; send one "
+		       "byte or more, or raise --max-size";
 	case REFUSAL_SESSIONS:
 		return "the server is busy: it has reached its limit of sessions; try again later";
 	case REFUSAL_PASSES:

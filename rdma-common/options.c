@@ -214,7 +214,7 @@ static const struct row *find_row(enum role role, int value)
 	"  5  timed out                                6  peer lost\n"               \
 	"  7  contents wrong                           8  too slow, or packets lost\n"
 
-/* Print `usage` and the options of a program; the descriptions begin in column 26. */
+/* Print `usage` and the options of a program; the descriptions begin in column 27. */
 static void print_help(enum role role, const char *usage)
 {
 	fputs(usage, stdout);

@@ -161,9 +161,9 @@ static int check_owner(const struct place *place, const struct stat *about)
 }
 
 /*
- * Get the attributes of the name itself, without following a symbolic link. The result stays valid:
- * no other user can remove from a sticky folder a file that check_owner() allows there. Return 0,
- * or -1 with errno; ENOENT: the name does not exist.
+ * Get the attributes of the name itself, without following a symbolic link. In a sticky folder the
+ * result stays valid: only root, this user and the folder's owner can remove a file that
+ * check_owner() allows. Return 0, or -1 with errno; ENOENT: the name does not exist.
  */
 static int inspect(const struct place *place, struct stat *about)
 {

@@ -228,7 +228,7 @@ static void receive_verdict(struct step *step, enum status verdict)
 	receive(step, REMOTE_VERDICT);
 }
 
-/* Record an early bad verdict: the peer waits for this side to disconnect. */
+/* Record an early bad verdict, and begin to close: the peer waits for this side to disconnect. */
 static void receive_early_verdict(struct step *step, enum status verdict)
 {
 	struct protocol *protocol = &step->protocol;

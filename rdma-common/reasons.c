@@ -99,7 +99,8 @@ const char *missing_device_advice(bool present, bool openable, bool exclusive)
 	if (present && openable)
 		return "the kernel has an RDMA device ('rdma link'), but libibverbs has no driver "
 		       "for it, or the rdma cgroup allows no handle: install ibverbs-providers of "
-		       "the same release as libibverbs, and run 'IBV_SHOW_WARNINGS=1 ibv_devices'";
+		       "the same release as libibverbs, run 'IBV_SHOW_WARNINGS=1 ibv_devices', or raise "
+		       "rdma.max of this cgroup";
 	if (present)
 		return "the kernel has an RDMA device ('rdma link'), but this user may not open "
 		       "/dev/infiniband/uverbs*: check the mode of these files, or give a "

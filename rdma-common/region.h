@@ -54,7 +54,7 @@ struct region_account {
 struct region_owner {
 	struct region_account *account; /* owned by the program */
 	unsigned int sessions; /* number of connections of the program, this one included */
-	int stuck_helpers;     /* number of stuck helpers of the program */
+	int stuck_helpers;     /* number of abandoned helpers whose call has not returned */
 	const struct options *options;
 	const struct limits *limits;
 	const struct log *log;

@@ -149,7 +149,7 @@ restore_rules() {
 	done
 }
 
-@test "a healthy path has no arrow, over either family; nor if all but RoCE is dropped" {
+@test "--check gives no advice for a healthy path over either family; nor if all but RoCE is dropped" {
 	well 192.0.2.1
 	well fd00::1
 	[ "$LAB_TRANSPORT" != siw ] || return 0
@@ -162,7 +162,7 @@ restore_rules() {
 }
 
 # bats test_tags=slow
-@test "a healthy path over a VLAN, a bond, or a bridge with the device has no arrow" {
+@test "--check gives no advice for a healthy path over a VLAN, or with the RDMA device on a bond or a bridge" {
 	repair=restore_hosts
 	add_upper b bond mode active-backup
 	move_device b upper0
@@ -179,7 +179,7 @@ restore_rules() {
 }
 
 # bats test_tags=roce,slow
-@test "a host whose nftables let in nothing but RoCE has no arrow" {
+@test "--check gives no advice if nftables lets in nothing but RoCE" {
 	repair=restore_hosts
 	firewall a input "policy drop; udp dport 4791 accept; $DISCOVERY"
 	well 192.0.2.1
@@ -377,7 +377,7 @@ with_roce() {
 	lab run b ip neighbour flush dev eth0
 	start_server write
 	limit=$SILENT check 5 192.0.2.1 "$port"
-	names C10 "192.0.2.1 has a hardware address, but no packet comes back from 192.0.2.1; one of: .*"
+	names C10 "the hardware address of 192.0.2.1 is known, but no packet comes back from 192.0.2.1; one of: .*"
 }
 
 # bats test_tags=slow
@@ -541,7 +541,7 @@ with_roce() {
 }
 
 # bats test_tags=roce,slow
-@test "C5, C10: nftables drop RoCE that leaves the client, or all but neighbor discovery that reaches the server" {
+@test "C5, C10: nftables drops outgoing RoCE on the client, or everything incoming but neighbor discovery on the server" {
 	local name
 	repair=restore_hosts
 	firewall b output "udp dport 4791 drop"
@@ -553,7 +553,7 @@ with_roce() {
 	lab run b nft flush ruleset
 	firewall a input "policy drop; $DISCOVERY"
 	limit=$BRIEF check 5 fd00::1
-	names C10 "fd00::1 has a hardware address, but no packet comes back from fd00::1; one of: a firewall .*"
+	names C10 "the hardware address of fd00::1 is known, but no packet comes back from fd00::1; one of: a firewall .*"
 }
 
 # bats test_tags=roce,slow

@@ -1473,7 +1473,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:1 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:2 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:15 until:500	3x interrupted before the session was complete
-	# over iWARP rdma_connect(3) sleeps, and signals may interrupt it: the first signal decides, and SIGALRM is the timeout
+	# over iWARP rdma_connect(3) sleeps, and signals may interrupt it: the first one but SIGALRM decides; SIGALRM alone is the timeout
 	client	143	connect-signal:15	interrupted
 	client	130	connect-signal:2	interrupted
 	client	5	connect-signal:14	no answer to the connect request
@@ -1542,7 +1542,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-@test "lines of a session that begins while another one is open begin with its number; other lines do not" {
+@test "a session that begins while another one is open has its number in each line; other sessions have none" {
 	local number
 	outcomes server <<<"0	together clients:3"
 	for number in 2 3; do

@@ -75,7 +75,7 @@ server_against() {
 @test "client: the server's message is too short"          { client_against read  "$BROKEN" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
 @test "client: the server's message is too long"           { client_against read  "$BROKEN" 2 ""    --at mr=long; }
 @test "client: the server's region has a wrong address"    { client_against both $DENIED 2 "$ACCESS" --set mr.address=+0x100000000; }
-@test "client: wrong rkey"                                 { client_against both $DENIED 2 "$ACCESS" --set mr.rkey=+0x5500; }
+@test "client: the server's region has a wrong rkey"       { client_against both $DENIED 2 "$ACCESS" --set mr.rkey=+0x5500; }
 
 # ---- Our server and a faulty client ----
 #                                                         modes s  text          what the client does

@@ -58,7 +58,7 @@ NO_MESSAGE="not a message of this protocol"
 NO_READ="the peer serves no RDMA READ"
 NO_SERVER="this project's rdma-server|no reason arrived"
 AT_ONCE="cannot connect: Cannot allocate memory; .* early data from another program can cause this error, too"
-# --timeout of our program in rows about a silent peer. In all other rows it notices the fault at once, and has $LIMIT.
+# --timeout of our program in rows about a silent peer. In all other rows it notices the fault at once, and its --timeout is $LIMIT.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
 
 # end_foreign yes|no: check that the foreign program ends by itself (yes), or that it still runs, and kill it (no).

@@ -309,7 +309,7 @@ seen_from_ports() {
 	expect 0
 }
 
-@test "a connect request that a firewall drops is reported within --timeout: exit status 5" {
+@test "a connect request without an answer is reported after --timeout: exit status 5" {
 	local text='no progress for 3 s (--timeout)'
 	[ "$LAB_TRANSPORT" != siw ] || text='no answer to the connect request'
 	lab run b ip neighbour replace 192.0.2.98 lladdr 02:00:00:00:00:62 dev eth0 nud permanent

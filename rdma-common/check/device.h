@@ -21,7 +21,7 @@ struct devices {
 	int view_error;        /* errno value of finding the addresses; 0: success */
 	int memory_error;      /* errno value of registering memory for a session; 0: success */
 	bool memory_tried;     /* an attempt to register memory was made */
-	bool lock_limited;     /* the device keeps to the locked-memory limit */
+	bool lock_limited; /* the locked-memory limit applies to the device that was tried last */
 };
 
 /*

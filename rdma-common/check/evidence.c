@@ -184,7 +184,7 @@ static void examine_neighbour(void *evidence, struct netlink_message message)
 		evidence_set(evidence, FACT_neighbour, "resolved");
 }
 
-/* Find out whether the next hop has a hardware address. */
+/* Find out if the hardware address of the next hop is known. */
 static void find_neighbour(struct evidence *evidence)
 {
 	const char *hop = evidence_get(evidence, FACT_next_hop);

@@ -35,7 +35,7 @@ struct host_address {
 
 /* The devices in sysfs that this process can use, and the addresses that lead to them. */
 struct host_view {
-	struct ibv_context **devices;   /* those that can be opened, by rdma_get_devices(3) */
+	struct ibv_context **devices;   /* the devices that rdma_get_devices(3) opened */
 	struct host_address *addresses; /* their `verbs` are among these */
 	size_t device_count, address_count;
 };

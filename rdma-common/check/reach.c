@@ -37,7 +37,7 @@ static const struct rule rules[] = {
 	  { 0 }, "see 'ip route get {address}', and use an interface outside of the VRF: Soft-RoCE ignores packets that arrive through a VRF" },
 	{ "L6", "route!=found",
 	  "there is no route to {address} ({route})",
-	  { 0 }, "see 'ip route get {address}'; give the interface an address of that network, or add a route" },
+	  { 0 }, "see 'ip route get {address}'; give a network interface an address in the network of {address}, or add a route" },
 	{ "L7", "route_kind!=ethernet|infiniband|loopback",
 	  "the route to {address} leads over {route_interface} ({route_kind}), a tunnel, over which the RDMA connection manager cannot resolve addresses",
 	  { 0 }, "use the address of an Ethernet interface of that host" },
@@ -111,7 +111,7 @@ static const struct rule rules[] = {
 	  { "a firewall of one of the hosts, or between them, drops TCP", "addresses are translated on the way (NAT)" },
 	  ASK_THERE },
 	{ "C10", "request=silent neighbour=resolved udp_other=silent",
-	  "{next_hop} has a hardware address, but no packet comes back from {address}",
+	  "the hardware address of {next_hop} is known, but no packet comes back from {address}",
 	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "another host has the same address, or the same hardware address" },
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 };

@@ -327,7 +327,7 @@ static bool may_be_accepted(struct probe *probe, const struct peer_hello *server
 	return probe->start < busy_deadline && may_accept_soon(probe, server);
 }
 
-/* Judge the packets that were lost so far. */
+/* Compare the share of packets that were lost so far with --max-loss. */
 static void judge_loss(struct probe *probe)
 {
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
@@ -665,7 +665,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 			probe->path->link_rate > 0);
 }
 
-/* Return how many READs take less than 10 s: a READ is quicker than probe->exchange. */
+/* Return how many READs take less than 10 s together: one READ is quicker than probe->exchange. */
 static unsigned int count_reads(const struct probe *probe)
 {
 	int64_t fit = INT64_C(10000000000) / probe->exchange;
@@ -899,7 +899,7 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 	const struct loss *loss = &probe->loss;
 
 	if (probe->begun == 0 || (!growth.any && probe->verified == 0))
-		return status; /* no session ran */
+		return status; /* no session began, or none was verified and nothing counts */
 	judge_loss(probe);
 	add_loss(probe, status);
 	if (growth.any)

@@ -370,11 +370,11 @@ struct fake_id {
 	bool passive, listening, family_only;
 	struct ibv_sa_path_rec path; /* traffic class: --tos; passive: the client's, tos:N */
 	bool synchronous;            /* without a channel: calls wait until they are done */
-	bool asked;                  /* connected or accepted: it can disconnect */
-	bool leads_nowhere;          /* the destination is a loopback address, without a route */
-	bool half_made;              /* client: the peer accepted, but the setup failed */
-	bool peer_gone;              /* the peer disconnected */
-	unsigned int taken;          /* events fetched but not acknowledged */
+	bool asked;         /* a connect request or an acceptance was sent: it can disconnect */
+	bool leads_nowhere; /* the destination is a loopback address, without a route */
+	bool half_made;     /* client: the peer accepted, but the setup failed */
+	bool peer_gone;     /* the peer disconnected */
+	unsigned int taken; /* events fetched but not acknowledged */
 	int resolve_timeout;
 	SLIST_ENTRY(fake_id) link;
 };

@@ -166,7 +166,7 @@ static struct turn port_verified(uint16_t port, enum status how)
 	return (struct turn){ .size = 65536, .status = how, .connected = true, .port = port };
 }
 
-/* Return a simultaneous session that begins after a pause. */
+/* Return a successful simultaneous session that begins after a pause. */
 static struct turn port_later(uint16_t port)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
@@ -1152,7 +1152,7 @@ TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", "*failed: 1024 bytes: not verified: packets seem to be lost, and the sessions have taken *", "the sessions have taken * s, and packets seem to be lost" },
 		/* the sessions that explain a failure have no time limit */
 		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> large packets vanish from server to client: size 1 passes, *", "cause 5" },
-		/* the time limit leaves no session that explains a failure after lost packets */
+		/* the time limit also applies to the sessions that would explain a failure after lost packets */
 		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, WRITES | UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server arrived, server to client not known: cause 5", "cause 5" },
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },
 		{ { passes(1), passes(65536), passes(1048576), { 0 } }, RATED, 12000, 3, 200, GOOD, "rate", "failed: not measured: packets are lost, and the sessions have taken 12 s", "packets are lost *" },

@@ -308,7 +308,7 @@ TEST(a_refusal_is_reported_with_its_reason_and_advice)
 				   "remove the cause, and try again" },
 		{ REFUSAL_SETUP, "the server could not set up the session; see its messages" },
 		{ REFUSAL_LENGTH, "the client sends nothing, or more than the server's "
-				  "--max-size; send less, or raise --max-size" },
+				  "--max-size; send one byte or more, or raise --max-size" },
 		{ 99, "this release does not know the reason; see the server's messages" },
 	};
 	/* clang-format on */

@@ -640,8 +640,8 @@ TEST(files_stay_if_every_temporary_name_is_in_use)
 }
 
 /*
- * With an ACL, the group bits are a mask for its users: without the ACL, the group must not get
- * them.
+ * With an ACL, the group bits of the mode are the ACL's mask, not the rights of the group. If the
+ * ACL can be neither copied nor removed, the group gets no rights.
  */
 TEST(replacing_a_file_keeps_its_acl)
 {
@@ -1057,7 +1057,7 @@ static int write_much(uint64_t size)
 	return error;
 }
 
-/* At any time, the unsynced bytes take about a second to sync. */
+/* Bytes are synced in parts that take about a second each, of 256 KiB to 64 MiB. */
 TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 {
 	static const struct {
@@ -1080,7 +1080,7 @@ TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 		assert_in_range(done.longest_sync, cases[i].least, cases[i].most);
 		assert_in_range(done.syncs, cases[i].fewest_syncs, cases[i].most_syncs);
 	}
-	disk.errors[SYNC] = EIO; /* an error is reported early */
+	disk.errors[SYNC] = EIO; /* a failed sync is reported while writing */
 	assert_int_equal(write_much(2 * MEBIBYTE), EIO);
 	assert_int_equal(access("new", F_OK), -1);
 }

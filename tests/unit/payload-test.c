@@ -539,7 +539,7 @@ TEST(failure_to_read_or_copy_names_the_source)
 	assert_int_equal(unlink("file"), 0);
 }
 
-/* ---- The copy of a server with many clients ---- */
+/* ---- A server with many clients copies a pipe ---- */
 
 static volatile sig_atomic_t left;
 

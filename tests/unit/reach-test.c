@@ -161,7 +161,7 @@ TEST(every_rule_is_the_finding_of_a_row)
 }
 
 /* Every fact in the condition of a rule must be known. */
-TEST(no_rule_holds_if_a_fact_is_missing)
+TEST(rule_needs_every_fact_of_its_condition)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
 		struct evidence evidence = facts(rows[i].facts);

@@ -12,8 +12,8 @@
 /* ---- Messages ---- */
 
 /*
- * Fields at different offsets have different values, so that a field sent by a type that does not
- * use it is noticed.
+ * Fields at different offsets have different values, so that the test fails if a message has a
+ * field that its type does not use.
  */
 static const struct message full = { .value = 0x1122334455667788,
 				     .length = 0x0102030405060708,

@@ -49,7 +49,7 @@ static struct ibv_srq *srq;
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct buffer buffers[BUFFERS];
-static int posted; /* number of buffers in the SRQ, or filled but not polled yet */
+static int posted; /* number of posted receives whose completion is not polled yet */
 static int messages, limits;
 
 /* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
