@@ -239,6 +239,7 @@ old_cache() {
 	cache=$BATS_TEST_TMPDIR/cache/rdma-lab
 	mkdir -p "$cache/6.1.1-1/modules"
 	touch "$cache/6.1.1-1/vmlinux" "$cache/6.1.1-1/modules/order"
+	sed -n "s/^spare='\(.*\)'/\1/p" tests/lab/kernel >"$cache/6.1.1-1/spare"
 	ln -s 6.1.1-1 "$cache/current"
 }
 
@@ -305,6 +306,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	cache=$BATS_TEST_TMPDIR/cache # with a kernel
 	mkdir -p "$cache/current/modules"
 	: >"$cache/current/vmlinux"
+	sed -n "s/^spare='\(.*\)'/\1/p" tests/lab/kernel >"$cache/current/spare"
 	run -0 env -u HOME -u XDG_CACHE_HOME tests/lab/kernel rxe "$BATS_TEST_TMPDIR/initramfs" "$cache"
 	[ "$output" = "$cache/current/vmlinux" ]
 }
