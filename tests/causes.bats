@@ -462,7 +462,7 @@ with_roce() {
 	add_upper a bridge forward_delay 0
 	begin_check a 192.0.2.2
 	limit=$BRIEF check 5 192.0.2.1
-	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; no RoCE device is on the interface that takes the packets there \(bridge, .*"
+	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; no RoCE device is on the interface of that host that receives the packets \(bridge, .*"
 	end_check 5
 	names L8 "192.0.2.1 is an address of upper0 \(bridge\), and Soft-RoCE rdma0 is on eth0: .*"
 }
@@ -479,7 +479,7 @@ with_roce() {
 	lab run b ip neighbour replace 192.0.2.1 lladdr "$name" dev eth0 nud permanent
 	begin_check a 192.0.2.2
 	limit=$BRIEF check 5 192.0.2.1
-	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; no RoCE device is on the interface .*two interfaces in one subnet\).*"
+	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; no RoCE device is on the interface .*two interfaces in one subnet\).*"
 	end_check 5
 	says "reach       .*; upper0 has an address in the subnet of 192.0.2.1, too, so ARP may name either interface"
 }
@@ -524,12 +524,12 @@ with_roce() {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		lab run a rmmod rdma_rxe
 		check 4 192.0.2.1 4711
-		names B5 "192.0.2.1 answers TCP, and no program listens on port 4711"
+		names B5 "192.0.2.1 answers TCP, but no program listens on port 4711"
 		modules a rdma_rxe
 		lab run a rdma link del rdma0
 		lab run a rdma link add rdma0 type rxe netdev eth0
 		check 4 192.0.2.1 4711
-		names B5 "192.0.2.1 answers TCP, and no program accepts iWARP on port 4711; one of: .*; that host uses RoCE, and this one iWARP"
+		names B5 "192.0.2.1 answers TCP, but no program accepts iWARP on port 4711; one of: .*; that host uses RoCE, and this one iWARP"
 		return
 	fi
 	lab run a rdma link del rdma0
@@ -547,8 +547,8 @@ with_roce() {
 	firewall b output "udp dport 4791 drop"
 	for name in 192.0.2.1 fd00::1; do
 		check 3 --json "$name"
-		[ "$(json reach.rule reach.causes)" = $'C5\n[]' ]
-		[[ $output == *"\"this host's own firewall forbids UDP port 4791 to $name (C5)\""* ]]
+		[[ $(json reach.rule reach.causes) == $'C5\n['*"'its firewall drops the packet'"* ]]
+		[[ $output == *"\"this host forbids UDP port 4791 to $name (EPERM); one of: its firewall drops the packet; "* ]]
 	done
 	lab run b nft flush ruleset
 	firewall a input "policy drop; $DISCOVERY"
@@ -561,16 +561,16 @@ with_roce() {
 	local as=$NOBODY
 	repair=restore_hosts
 	check 4 192.0.2.1 4711
-	names B1 "192.0.2.1 answers, and no program listens on port 4711"
+	names B1 "192.0.2.1 answers, but no program listens on port 4711"
 	check 3 203.0.113.9
 	names L6 "there is no route to 203.0.113.9 \(ENETUNREACH\)"
 	firewall b output "udp dport 4791 drop"
 	check 3 192.0.2.1
-	names C5 "this host's own firewall forbids UDP port 4791 to 192.0.2.1"
+	names C5 "this host forbids UDP port 4791 to 192.0.2.1 \(EPERM\); one of: its firewall drops the packet; .*"
 	firewall b input "udp dport 4791 drop"
 	start_server write
 	limit=$BRIEF check 5 192.0.2.1 "$port"
-	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*; one of: a firewall .*"
+	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; one of: a firewall .*"
 	limit=$BRIEF host=a check 5 192.0.2.2
-	says "reach       on this host listens: rdma-server \(process [0-9]+\) on port $port of every address; connect requests received: [1-9].*"
+	says "reach       listening on this host: rdma-server \(process [0-9]+\) on port $port of every address; connect requests received: [1-9].*"
 }

@@ -50,7 +50,7 @@
 	X(control_port)      /* the unused port */                                                \
 	X(plain)             /* answer to a connect request without --tos */                      \
 	X(tos)               /* type of service of --tos */                                       \
-	X(udp_roce)          /* answer to UDP port 4791: "refused", "prohibited", "silent" */     \
+	X(udp_roce)          /* answer to UDP port 4791: see icmp_answer(); "silent" */           \
 	X(udp_from)          /* address of the host that sent this answer */                      \
 	X(udp_other)         /* answer to an unused UDP port */                                   \
 	X(listeners)         /* programs of this host that listen; "none" */                      \
