@@ -94,11 +94,11 @@ uninstall: ## remove the installed files
 
 # ---- packages ----
 
-# The time of the last commit, so that two builds produce the same package. In a tarball, the time of README.md.
-SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y README.md)
+# The time of the last commit, so that two builds produce the same package. In a tarball, without .git, the time of README.md.
+SOURCE_DATE_EPOCH ?= $(shell { [ -e .git ] && git log -1 --format=%ct 2>/dev/null; } || stat -c %Y README.md)
 VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c)
-# The author of the last change; in a tarball without git, the user who builds.
-MAINTAINER ?= $(shell git log -1 --format='%an <%ae>' 2>/dev/null || echo "$$(id -un) <$$(id -un)@$$(uname -n)>")
+# The author of the last change; in a tarball, the user who builds.
+MAINTAINER ?= $(shell { [ -e .git ] && git log -1 --format='%an <%ae>' 2>/dev/null; } || echo "$$(id -un) <$$(id -un)@$$(uname -n)>")
 # The newest section of the changelog: an entry begins with an asterisk.
 CHANGES = sed -n '/^\#\# $(VERSION)/,/^\#\# /{ s/^- /* /p; s/^  //p; }' .github/CHANGELOG.md
 DEB_TREE = build/deb/tree

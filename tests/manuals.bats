@@ -95,6 +95,7 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	mapfile -t commands < <(MANWIDTH=200 man -l .man/rdma-pair.7 | col -b | sed -n '/^MONITORING/,/^EXCEPTIONS/s/^[[:blank:]]*rdma-client --check --json .* | //p')
 	[ "${#commands[@]}" -eq 2 ]
 	run -1 sh -c "${commands[0]}" <<<"$object"
+	run -1 sh -c "${commands[0]}" </dev/null # the check did not run
 	sh -c "${commands[0]}" <<<'{ "status": 0 }'
 	run -0 sh -c "${commands[1]}" <<<"$object"
 	[ "$output" = 'rdma_check_status{peer="fd00::1"} 5' ]

@@ -136,7 +136,7 @@ transcript() {
 	connect "$(typed B 3 Measure)"
 	shows Measure '' 3
 	# shellcheck disable=SC2016 # README's backquotes
-	alert=$(sed -n 's/.*`\(rdma-client --check --json .* jq -e [^`]*\)`.*/\1/p' "$top/README.md")
+	alert=$(sed -n 's/.*`\(rdma-client --check --json .* jq -es [^`]*\)`.*/\1/p' "$top/README.md")
 	export PATH=$PROGRAMS:$PATH
 	connect "${alert/ADDRESS/192.0.2.1}"
 	[ "$output" = true ]
