@@ -112,10 +112,12 @@ transcript() {
 	on a sh -c "$(typed A 1 'Which are you?')"
 	expect 0
 	[[ $output == *$'\nReady. '* ]]
+	on b sh -c "$(typed B 1 'Which are you?')"
+	expect 0
 	serve "$(typed A 2 'Which are you?')"
-	connect "$(typed B 1 'Which are you?')"
-	[[ $output == *$'\nReady. All sizes arrived in both directions, verified.' ]]
 	connect "$(typed B 2 'Which are you?')"
+	[[ $output == *$'\nReady. All sizes arrived in both directions, verified.' ]]
+	connect "$(typed B 3 'Which are you?')"
 	/usr/bin/python3 -c 'import json, sys; sys.exit(json.loads(sys.argv[1])["status"])' "$output"
 	stop_server
 }
