@@ -1413,6 +1413,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	0	[iwarp] clients:2 received-MR!	cannot receive a message: Connection timed out	> a client failed.	> remote buffer
 	0	[iwarp] clients:2 received-DONE!	cannot receive a message: Connection timed out	> a client failed.	> remote buffer
 	0	clients:2 sent-DONE!	cannot send: Connection timed out	> a client failed.	> remote buffer
+	0	clients:2 sent-MR=2	a request failed: completion status 2	> a client failed.	> remote buffer
 	0	clients:2 sent-MR=12	a request failed: completion status 12	> a client failed.	> remote buffer
 	0	clients:2 operation=10	a request failed: completion status 10	> a client failed.	> remote buffer
 	END
