@@ -229,9 +229,10 @@ enum status check_reach(struct check *check, enum status status, session_functio
 	probe->argument = argument;
 	if (!check->options->port) {
 		status = reach_address(check);
-		evidence_collect_listeners(&check->evidence);
-		if (status != STATUS_INTERRUPTED)
+		if (status != STATUS_INTERRUPTED) {
+			evidence_collect_listeners(&check->evidence);
 			reach_report_listeners(&check->findings, &check->evidence);
+		}
 	} else if ((status == STATUS_REFUSED || status == STATUS_TIMED_OUT) && !probe->reached &&
 		   probe->verified == 0 && !probe->outcome->connected) {
 		evidence_set(&check->evidence, FACT_request, "%s", answer_of(probe->outcome).text);

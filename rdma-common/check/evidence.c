@@ -422,7 +422,8 @@ void evidence_collect_listeners(struct evidence *evidence)
 	/* "rep" accepts a request, "rej" rejects it */
 	sum_counters(evidence, FACT_requests_answered, DEVICES "*/ports/*/cm_tx_msgs/re[pj]");
 	find_same_subnet(evidence);
-	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_rdma_device);
+	if (!is_known(evidence, FACT_listeners)) /* evidence_collect() finds them, too */
+		dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_rdma_device);
 }
 
 /* ---- All facts of this host ---- */
