@@ -977,7 +977,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-# If librdmacm's own work for an event fails, the event has status -1, and errno has the reason (rdma_get_cm_event(3)).
+# If librdmacm's own work for an event fails, the status of the event is -1, and errno is the reason (rdma_get_cm_event(3)).
 @test "an event with status -1 is a failure of this host, with errno as the reason" {
 	local device="the address was resolved to an RDMA device, but librdmacm cannot use this device"
 	local connect="the server accepted, but this host cannot set up the connection"
