@@ -456,11 +456,13 @@ __attribute__((destructor)) static void finish(void)
 	forbid(time > scripted_number("until", UINT_MAX) || time < scripted_number("from", 0) ||
 		       (due && llabs(time - due) > TOLERANCE),
 	       "the program ended at %ld ms", (long)time);
+	lock(); /* run_thread() may be closing the nudge of a detached thread */
 	find_open(open);
 	for (int i = 0; i < DESCRIPTORS; i++)
 		forbid(!world.descriptors[i] && open[i] && spare-- <= 0 &&
 			       !(world.fault && scripted("abandons")),
 		       "descriptor %d is left open", i);
+	unlock();
 	forbid(!SLIST_EMPTY(&world.objects) && !world.fault && !scripted("abandons"),
 	       "%s is left at the end", SLIST_FIRST(&world.objects)->kind);
 	write_record();
@@ -939,9 +941,9 @@ static void *run_thread(void *argument)
 	lock();
 	stop_running();
 	(*thread.count)--;
-	unlock();
 	if (own_nudge)
 		close_counter(own_nudge);
+	unlock();
 	return result;
 }
 
