@@ -89,7 +89,7 @@ without_device() {
 	says "device      aaa0 port 1: .*, down.*"
 	check 3 --json 203.0.113.9
 	[[ $(json error) == "reach: there is no route to 203.0.113.9 (ENETUNREACH) (L6); "* ]]
-	# "lo" has the same interface number in both namespaces; no address of either one leads to a device
+	# the number of "lo" is the same in the new namespace, but no address there leads to a device
 	lab run b ip link set lo up
 	on b unshare --net "$PROGRAMS/rdma-client" --check
 	expect 3
@@ -244,7 +244,7 @@ lose() {
 	[[ $output != *"-> one of: a rate limit"* ]]
 }
 
-# Before --check limited the time of its sessions, this took 43 to 78 s; now it takes 10 to 17 s.
+# This check takes 10 to 17 s; without limits on its sessions it took 43 to 78 s.
 # bats test_tags=slow,roce
 @test "--check with PORT takes less than 30 s on a slow path that loses many packets" {
 	local seconds=1 start

@@ -35,8 +35,8 @@ calls() {
 # fake ROLE SCRIPT [OPTION...]: run rdma-ROLE, a one-off server, a lesson (write-client, read-server, ...), or
 # rdma-client --check, whose options include ADDRESS and PORT; sets $status, $output and $stderr. A leak check takes
 # three times as long as the run, so only programs in which leaks add up (a server without --one-off, --check) and
-# tests that set $leaks have it. Signals have their default action, even if the tests were started by nohup(1) or in
-# the background. The program's mode is the peer's operation, or $word if that is set (empty: no mode). A test may set
+# tests that set $leaks have it. If the script sends a signal with signal:, all signals have their default action, even
+# below nohup(1). The program's mode is the peer's operation, or $word if that is set (empty: no mode). A test may set
 # $launcher to a command that starts the program.
 fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=("${launcher[@]}")
@@ -66,8 +66,8 @@ read_text() {
 	IFS= read -r -d '' "$1" <"$2" || printf -v "$1" '%s' "${!1%$'\n'}"
 }
 
-# outcomes [WHO [OPTION...]]: run programs and check their results. Each line of standard input has columns separated by tabs:
-# WHO and its options, unless they are arguments; the exit status; the script; then any number of expectations:
+# outcomes [WHO [OPTION...]]: run programs and check their results. Each line of standard input has columns separated by
+# tabs: WHO and its options, unless they are arguments; the exit status; the script; then any number of expectations:
 #	TEXT	standard error contains TEXT; without any TEXT it must be empty
 #	2x TEXT	two lines of standard error contain TEXT
 #	> PATTERN	standard output matches PATTERN
@@ -169,7 +169,7 @@ happy_path() {
 	[[ $stderr == *"a pipe can be sent only once, but --iters or --duration repeats it"* ]]
 }
 
-# If --check measures, the server performs its operation for the time that the client announces.
+# If --check measures (the last rows), the server performs its operation for the time that the client announces.
 @test "a --check client that asks for the other operation first is refused silently" {
 	word="write" outcomes server <<-END
 	0	[iwarp] check	!> 20000.?
@@ -278,8 +278,7 @@ happy_path() {
 	END
 }
 
-# The two rings have different lengths, and neither is a multiple of the other. The other words of the scripts delay
-# events.
+# The two rings have different lengths, and neither is a multiple of the other. Words with @ or > delay events.
 # bats test_tags=memory
 @test "streams: any number of bytes passes through rings of bounded memory" {
 	outcomes <<-END
@@ -449,7 +448,7 @@ happy_path() {
 	END
 }
 
-# If a client of soft-iWARP leaves before the answer arrives, the server's listener may be closed.
+# sed adds to each row that rdma_connect(3) was called, and that no ring (of 8388608 bytes) was registered.
 @test "streams: a client registers no ring before the server answers" {
 	local leaks=yes
 	sed 's/$/\trdma_connect\t0x ibv_reg_mr: 8388608 bytes/' <<-END | outcomes client -v -s 8388609
@@ -527,7 +526,8 @@ happy_path() {
 	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with another length than agreed
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
-	# a verdict that is not allowed at this time is ignored
+	# a bad verdict is valid after both MSG_MRs, once, and from a peer with a hello; any other one violates the
+	# protocol
 	both	4	lie:verdict-bad	the peer gave up
 	both	7	lie:verdict-bad-first	or the peer violated the protocol	!> gave up
 	both	7	tutorial lie:verdict-bad	or the peer violated the protocol	!> gave up
@@ -594,7 +594,7 @@ happy_path() {
 	END
 }
 
-# irdma leaves the limit out of the connect request (asks:0); such a peer serves READs all the same.
+# irdma leaves the limit out of the connect request (asks:0); such a peer serves READs nevertheless.
 @test "at most as many READs are posted as the peer serves" {
 	outcomes <<-END
 	both -n 100 --depth 128	0	reads:1
@@ -829,7 +829,6 @@ happy_path() {
 	END
 }
 
-# An earlier result outranks the event that ends the session later.
 # bats test_tags=memory
 @test "a known result stays the reported reason if a deadline or a signal then ends the session" {
 	outcomes both <<-END
@@ -894,9 +893,8 @@ happy_path() {
 	END
 }
 
-# The advice on a host without an RDMA device, in a session and in --check.
+# The advice without an RDMA device, and for a loopback address.
 software="rdma link add rdma0 type rxe netdev eth0"
-# The advice for a loopback address that does not resolve, of the client and of --check.
 loopback="give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
 
 # negotiation-test has the reasons for which a server refuses, and how the server sends each one.
@@ -1016,7 +1014,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	outcomes check 192.0.2.1 <<-END
 	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
-	# a program answers on the first ports: other ports are tried; then this counts as an answer, too
+	# a program answers at each unused port: --check tries all four, and then counts its rejection as the answer
 	0	write answers-everywhere check payload:1	> it rejects port 47896*Ready	rdma_connect=4
 	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       $unknown	!> Ready
@@ -1555,9 +1553,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	outcomes server <<<"0	clients:3	!> ["
 }
 
-# EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. After EADDRINUSE, for which the kernel
-# returns EADDRNOTAVAIL with a wildcard address, the server tries another port. A server uses at most 16 addresses of
-# a name.
+# EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. If the port is in use (EADDRINUSE, or
+# EADDRNOTAVAIL for a wildcard address), the server tries another one. A server uses at most 16 addresses of a name.
 @test "a server listens at the same port of every address, or of each address of the name in --bind" {
 	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="the port is in use; choose another --port"
 	for errno in 99 97 19; do
@@ -1621,7 +1618,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	faults client "addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" -J
 }
 
-# without_descriptor REDIRECTION PROGRAM [ARGUMENT...]: run the program without that descriptor; sets $status.
+# without_descriptor REDIRECTION PROGRAM [ARGUMENT...]: run the program with this redirection of its standard
+# descriptors; sets $status.
 without_descriptor() {
 	FAKE_VERBS='' sh -c "exec \"\$@\" $1" sh "$programs/$2" -t 1 read "${@:3}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
@@ -1655,7 +1653,8 @@ unread() {
 	python3 -c 'import fcntl, sys; fcntl.fcntl(int(sys.argv[1]), fcntl.F_SETPIPE_SZ, 4096)' "$unread"
 }
 
-# A server has 100 clients, one after the other or all at once, then gets SIGTERM. In simulated time waits are short.
+# A server has 100 clients, one after the other or all at once, then gets SIGTERM. The waits of the program are
+# simulated, and take no time.
 # bats test_tags=slow
 @test "with unread standard output or error, sessions succeed, SIGTERM ends the server, and lost lines are counted" {
 	local programs=${every_build#* } script read=$BATS_TEST_TMPDIR/read
@@ -1774,7 +1773,7 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	30000	-s 30000	write memory:25000
 	END
 	fake client "ring:4096 payload:10000" -J --duration 1
-	[ "$(values status operations bytes verified_bytes)" = "0 3 30000 30000" ] # the peer's source
+	[ "$(values status operations bytes verified_bytes)" = "0 3 30000 30000" ] # three passes of the peer's source
 	fake client "" -J --duration 1 --verify-all
 	[ "$(values status operations verified_bytes)" = "0 3 3072" ]
 	outcomes <<-END
@@ -1927,7 +1926,7 @@ drawn() {
 @test "progress of a single session is drawn on a terminal, and erased when the session ends" {
 	local -x TERM=xterm ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 	local late="request:1000 99*peer-operation@1200" mode
-	outcomes client -t 10 --depth 1 -n 2 <<<"0	2*operation@1500" # without a terminal
+	outcomes client -t 10 --depth 1 -n 2 <<<"0	2*operation@1500" # nothing is drawn without a terminal
 	for mode in read write; do
 		[ "$(drawn client "$mode 2*operation@1500" --depth 1 -n 2 "$mode" 192.0.2.1 1)" = "1.0 KiB of 2.0 KiB, 2 s left" ]
 		[ "$(drawn client "$mode 2*operation@1500" -v --depth 1 -n 2 "$mode" 192.0.2.1 1)" = "" ]

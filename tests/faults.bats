@@ -1,7 +1,7 @@
 # Faults on the other side, on the path and on this side. Read this file as a table: each line has a fault, the modes, and
 # the standard error, the exit status and the time limit of the program under test. The other side is tests/peer, which
 # behaves correctly except for the named fault. This file has the faults that need a kernel or a wire; the unit tests and
-# fake-verbs.bats have the invalid messages of a peer, row by row.
+# fake-verbs.bats have the invalid messages of a peer.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -176,8 +176,8 @@ add_link() {
 @test "one-off: the client's host stops"                  { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
 @test "one-off: its own RDMA link is removed"             { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
 
-# discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE does not count them,
-# so add its counters of sequence gaps and retransmissions: this network loses no other packets.
+# discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE does not count these,
+# but its counters of sequence gaps and retransmissions do: this network loses no other packets.
 discarded() {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		lab run "$1" nstat -asz TcpInCsumErrors | sed -n 's/^TcpInCsumErrors *\([0-9]*\).*/\1/p'

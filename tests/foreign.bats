@@ -48,8 +48,7 @@ ours_asks() {
 
 # ---- Programs of rdmacm-utils and perftest ----
 
-# These programs speak other protocols: our program reports why the session fails, and our server serves the next
-# client.
+# These programs speak other protocols.
 # bats file_tags=slow
 
 GONE="the peer left before the session was complete"
@@ -115,8 +114,6 @@ serves() {
 FLUSHED=no
 [ "$LAB_TRANSPORT" != siw ] || FLUSHED=yes
 
-# Foreign clients, our server.
-
 @test "our server reports why a session with rping fails, and serves the next client" {
 	asks read 1 yes "$NO_MESSAGE" rping -c -a 192.0.2.1 -C 2 -p PORT
 }
@@ -138,8 +135,6 @@ FLUSHED=no
 @test "our server reports that cmtime connects and leaves, and serves the next client" {
 	asks write 20 yes "$GONE" cmtime -s 192.0.2.1 -c 20 -p PORT
 }
-
-# Foreign servers, our client.
 
 @test "our client fails with a clear reason if the server is rping" {
 	serves write 6 yes "$GONE" rping -s -a 0.0.0.0 -C 1 -p 7471

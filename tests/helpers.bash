@@ -1,12 +1,12 @@
-# Functions for the tests in this folder; every .bats file loads them. In the lab a server runs on host a in the
-# background, clients run on host b in the foreground.
+# Functions for the tests in this folder. In the lab a server runs on host a in the background, clients run on host b in
+# the foreground.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables go to and from bats and the tests
 
 bats_require_minimum_version 1.5.0
 
 top=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
 # Put the system's programs first. A user's own Python may not have the packages of tests/setup, and a script that
-# selects one of several versions takes longer to start than Python itself, above all on the emulated hosts.
+# selects one of several versions takes longer to start than Python itself.
 PATH=$top/tests/lab:/usr/bin:$PATH
 # The folder of the programs under test; the sanitizer runs set another one.
 PROGRAMS=${PROGRAMS:-$top}
@@ -15,8 +15,8 @@ PEER=${PEER:-$top/build/peer}
 # The lessons' programs, in one folder for each lesson. They use no code of this project.
 LESSONS=${LESSONS:-$top/build/lessons}
 
-# Seconds to wait for any event. An expected event takes a small part of that, or never comes; only busy machines take
-# longer. A program that is expected to succeed gets the same --timeout.
+# Seconds to wait for any event. An expected event takes a small part of that, or never comes. A program that is
+# expected to succeed gets the same --timeout.
 LIMIT=${LIMIT:-120}
 
 # await COMMAND...: repeat the command until it succeeds.
@@ -63,18 +63,17 @@ milliseconds() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 
-# within SECONDS START WHAT [LEAST]: fail if far more than SECONDS, or less than LEAST seconds, have passed since
-# START (of milliseconds()). SECONDS is the time that an idle machine needs. Emulated hosts may take several times
-# that, but at most 74 seconds, after which a kernel gives up a connect request. This distinguishes a program that
-# notices an event from one that waits for a --timeout of $LIMIT; the tests with simulated time check exact times.
+# within SECONDS START WHAT [LEAST]: fail if more than SECONDS and half of LIMIT, or less than LEAST seconds, have
+# passed since START (of milliseconds()). SECONDS is the time that an idle machine needs; emulated hosts may take
+# several times that. The limit shows that a program notices an event, and does not wait for a --timeout of $LIMIT.
 within() {
 	local passed=$(($(milliseconds) - $2)) limit=$(($1 + LIMIT / 2)) least=${4:-0}
 	echo "$3: $passed ms of at least $least s and at most $limit s, status ${status:-none}"
-	[ "$passed" -le $((limit * 1000)) ] && [ "$passed" -ge $((least * 900)) ] # clocks differ a little
+	[ "$passed" -le $((limit * 1000)) ] && [ "$passed" -ge $((least * 900)) ] # the hosts' clocks differ a little
 }
 
 # start WHO HOST COMMAND...: start a server, client or peer (WHO) on HOST in the background. Sets $WHO to its local
-# process, $WHO_out and $WHO_err to its output files, which are created before it starts. It is killed after five
+# process, $WHO_out and $WHO_err to its output files, which are created before it starts. The lab kills it after five
 # minutes.
 start() {
 	local -n process=$1 out=$1_out err=$1_err
@@ -269,9 +268,8 @@ transcript() {
 # Prepare hosts a and b before the first test of a file; files that need other hosts define their own setup_file().
 # All programs on the hosts may lock all memory: large payloads and many clients lock much, and siw applies the limit
 # even to root. Copy the programs into the hosts' memory, at the same paths, unless they are there: a host would read
-# a program in the project's folder again at each start, which takes longer than the rest of a short session. One
-# busybox copies all of them, because a host would have to read any other program, with its libraries, for the first
-# time.
+# a program in the project's folder again at each start, which takes longer than the rest of a short session. One static
+# busybox copies all of them: a host would first have to read any other program, with its libraries.
 setup_file() {
 	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER") version
 	: "${LAB:?these tests run in the lab: tests/lab/lab up -- bats $BATS_TEST_FILENAME}"

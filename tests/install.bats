@@ -403,7 +403,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	END
 	diff "$BATS_TEST_TMPDIR/expected" <(rpm -qp --qf '[%{FILEMODES:octal} %{FILENAMES}\n]' "$package" |
 		sed -n "/\.build-id/d; s|/rdma-pair-$(release)/|/rdma-pair/|; s/^100//p" | sort)
-	rpm -qlp "$package" | grep -x /usr/share/rdma-pair # otherwise its removal leaves this folder
+	rpm -qlp "$package" | grep -x /usr/share/rdma-pair # otherwise removing the package leaves this folder
 	rpm -qlp "$package" | grep -x /usr/share/doc/rdma-pair
 	mkdir "$tree"
 	rpm2cpio "$package" | (cd "$tree" && cpio --quiet -id)

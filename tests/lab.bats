@@ -59,8 +59,7 @@ opcodes() {
 }
 
 # One pair of hosts serves all three parts. The first ping resolves the neighbor: while all packets are lost,
-# resolving would fail and drop the waiting packet. A killed host needs some time to release its memory; once its end
-# is reported, its output is complete.
+# resolving would fail and drop the waiting packet.
 @test "lab disturb delays or drops packets; a killed lab run leaves no process; a host that crashes shows its console" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- bash -c '

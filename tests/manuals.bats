@@ -65,7 +65,7 @@ named() {
 	local session=(rdma-common/report.c rdma-common/json.c)
 	local of_many="connections|succeeded|slowest|fastest|source_port|queue_pair" # of several connections, which only a client has
 	same "a session" "$(named "${session[@]}" | grep -vxE "$of_many")" "$(keys_of rdma-server.1)"
-	same "a session, or --check" "$(named "${session[@]}" rdma-common/check/*.c | grep -vx port)" "$(keys_of rdma-client.1)" # the port on which a server listens
+	same "a session, or --check" "$(named "${session[@]}" rdma-common/check/*.c | grep -vx port)" "$(keys_of rdma-client.1)" # only a server prints port
 }
 
 @test "--json prints only keys that the pages list" {

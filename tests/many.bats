@@ -5,8 +5,8 @@
 load helpers
 
 # soft-iWARP gives up a connect request without an answer: the server's host after five seconds (the client gets
-# CONNECT_ERROR), the client's host after ten (UNREACHABLE). The number of such requests depends on the speed of the
-# machine. A client may also get a port that an earlier connection still uses. All other clients must be served.
+# CONNECT_ERROR), the client's host after ten (UNREACHABLE). A client may also get a port that an earlier connection
+# still uses. All other clients must be served.
 @test "a server serves 256 clients at once (24 over soft-iWARP), then another one" {
 	local start served given_up over count=256 least=256
 	[ "$LAB_TRANSPORT" != siw ] || count=24 least=16

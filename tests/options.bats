@@ -70,7 +70,8 @@ usage_error() {
 	[ "$status" -eq 143 ]
 }
 
-# A shell starts a command with '&' with SIGINT ignored. The server waits in open(2) for a writer of the pipe.
+# A shell without job control lets a command with '&' ignore SIGINT. The server waits in open(2) for a writer of the
+# pipe.
 @test "a signal ends a program that is opening its payload, even if its parent ignored that signal" {
 	mkfifo "$BATS_TEST_TMPDIR/pipe"
 	# shellcheck disable=SC2016 # expanded by that shell

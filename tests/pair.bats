@@ -37,7 +37,7 @@ check_transcripts() {
 	check_transcripts read
 }
 
-# server_holds: print the number of the server's descriptors and of the device's objects.
+# server_holds: print the number of the server's descriptors, and the numbers of the device's objects.
 server_holds() {
 	lab run a sh -c 'ls "/proc/$(pidof -s rdma-server)/fd" | wc -l; rdma resource show rdma0'
 }

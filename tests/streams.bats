@@ -110,12 +110,12 @@ peak_below() {
 	exchange read 300000 200000 64 64
 }
 
-# The user runs the hosts' copies of the programs, because other users may not be allowed to enter the project's folder.
+# The user runs the hosts' copies of the programs, because other users may not enter the project's folder and $folder.
 @test "an ordinary user with a limit of 8 MiB of locked memory sends a file of 10 MB" {
 	local -a ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all)
 	ordinary+=(sh -c 'ulimit -l 8192 && exec "$@"' sh)
 	random_file there 10000000
-	lab run b cp "$folder/there" /run/there # other users cannot enter $folder
+	lab run b cp "$folder/there" /run/there
 	start_command "${ordinary[@]}" "/run/programs$PROGRAMS/rdma-server" -o /tmp/arrived write
 	on b "${ordinary[@]}" "/run/programs$PROGRAMS/rdma-client" -f /run/there write 192.0.2.1 "$port"
 	expect 0
@@ -139,7 +139,7 @@ peak_below() {
 	await lab run a sh -c 'ls -l "/proc/$(pidof rdma-server)/fd" | grep "/run/to/.*(deleted)"'
 	end server
 	touch "$folder/over"
-	expect_end client "4|6" # an operation may be rejected first
+	expect_end client "4|6" # 4: an operation was rejected before the disconnection arrived
 	lab run a rmdir /run/to # "lab run" waits until the killed server has ended; rmdir fails if a file is left
 }
 

@@ -337,7 +337,7 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 	id = (struct fake_id *)pending->event.id;
 	id->taken++;
 	id->half_made = pending->event.event == RDMA_CM_EVENT_CONNECT_ERROR;
-	/* the program's copy lasts until it is acknowledged */
+	/* the program's copy lasts until the event is acknowledged */
 	copy = allocate(sizeof(*copy));
 	copy_bytes(copy, pending, sizeof(*copy));
 	if (copy->event.param.conn.private_data)
@@ -430,7 +430,7 @@ static void set_address(struct sockaddr_storage *target, const struct sockaddr *
 						  : sizeof(struct sockaddr_in));
 }
 
-/* Return the port of an id's own address, IPv4 or IPv6. */
+/* Return a pointer to the port of an id's own address, IPv4 or IPv6. */
 static in_port_t *port_of(struct rdma_cm_id *id)
 {
 	return id->route.addr.src_addr.sa_family == AF_INET6 ? &id->route.addr.src_sin6.sin6_port
@@ -453,8 +453,8 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 }
 
 /*
- * Return true if an id is bound to an address, and so to a device. A loopback address has no device
- * and is not rejected: Linux treats it as a wildcard (cma_any_addr() in cma.c).
+ * Return true if an id is bound to an IPv4 address, and so to a device. A loopback address has no
+ * device and is not rejected: Linux treats it as a wildcard (cma_any_addr() in cma.c).
  */
 static bool has_address(const struct rdma_cm_id *id)
 {
@@ -616,7 +616,7 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	forbid(timeout < 1, "the timeout is less than 1 ms");
 	forbid(source && source->sa_family != address->sa_family,
 	       "source and destination have different address families");
-	/* as in Linux 6.1; over RoCE the route fails instead */
+	/* as in Linux 6.1; over RoCE rdma_resolve_route(3) fails instead */
 	if (is_loopback(address) && is_iwarp())
 		error = EINVAL;
 	if (!error) {
@@ -728,7 +728,7 @@ static bool is_valid(const struct rdma_conn_param *parameters)
 	       !exceeds_reads(parameters->initiator_depth, stated_own_reads());
 }
 
-/* Check the rules that hold for both sides of a new connection. */
+/* Check the rules for both sides of a new connection, and set the depth of the program's READs. */
 static void check_parameters(const struct fake_id *id, const struct rdma_conn_param *parameters,
 			     uint8_t limit)
 {

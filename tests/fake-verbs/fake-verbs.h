@@ -64,13 +64,13 @@ int enter(const char *function);
 /* Release the lock. Return 0, or -1 with errno set to `error`. */
 int leave(int error);
 /*
- * Release the lock. Return `error`, negated if the script says `negative`; if it says `minus-one`,
- * return -1 with errno.
+ * Release the lock. Return `error` (0: success), negated if the script says `negative`. If it says
+ * `minus-one`, return as leave() does.
  */
 int leave_with(int error);
 /*
- * Take the lock and count the call. If the call must fail, release the lock, set errno, and return
- * false.
+ * Take the lock, count the call, and return true. If the call must fail, release the lock, set
+ * errno, and return false.
  */
 bool begin(const char *function);
 /* Return true if the script has made a call fail: the program may then leave objects behind. */
@@ -86,13 +86,13 @@ void *keep(size_t size);
 /* Copy or fill memory like an adapter: unnoticed by a race detector. */
 void copy_bytes(void *target, const void *source, size_t size);
 void fill_bytes(void *target, int value, size_t size);
-/* Open a counting eventfd(2), which is the descriptor of a channel of either library. */
+/* Open a counting eventfd(2), for a channel of either library or a thread's nudge. */
 int open_counter(void);
 void close_counter(int descriptor);
 void raise_counter(int descriptor);
 /*
- * Decrement the counter. If it is 0, return false with EAGAIN, or report a violation if the
- * descriptor blocks.
+ * Decrement the counter, and return true. If it is 0, return false with EAGAIN, or report a
+ * violation if the descriptor blocks.
  */
 bool lower_counter(int descriptor);
 
@@ -102,7 +102,10 @@ bool scripted(const char *word);
 unsigned int scripted_number(const char *word, unsigned int otherwise);
 /* Return the text after the colon of a word, or NULL. */
 const char *scripted_text(const char *word);
-/* Use up the first order of the script with this name and symbol. Return its argument, or NULL. */
+/*
+ * Use up the first order with this name and symbol; N*NAME lasts N times. Return its argument, or
+ * NULL if none is left.
+ */
 const char *take_order(const char *name, char symbol);
 
 /* The common part of each object that a program creates. */
@@ -283,7 +286,7 @@ enum received {
 
 /* The moment at which the peer lies. */
 enum moment {
-	MOMENT_BEFORE_MR,     /* before or instead of MSG_MR */
+	MOMENT_BEFORE_MR,     /* just before MSG_MR */
 	MOMENT_REGIONS_KNOWN, /* both MSG_MRs are sent, and no payload has moved */
 	MOMENT_BEFORE_DONE    /* the peer's operation is complete */
 };
@@ -356,9 +359,7 @@ void peer_sends_done(struct peer *peer, uint64_t bytes);
 void peer_sends_verdict(struct peer *peer, uint64_t status);
 /* Wake the peer at `time`, unless an event does so earlier. */
 void peer_wakes_at(struct peer *peer, int64_t time);
-/*
- * Send the script's lie, if this is its moment. Return true if no correct message may follow now.
- */
+/* If this is the moment of the script's lie, send it, and return true. */
 bool peer_lies(struct peer *peer, enum moment moment);
 
 /* ---- cm.c: the connection manager ---- */

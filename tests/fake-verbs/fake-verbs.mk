@@ -12,7 +12,7 @@ FAKE = $(OUTPUT)/fake
 
 flags_address = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 flags_thread = -fsanitize=thread
-# Loading and relocating these two libraries takes a quarter of a run: if the compiler can, link them statically and at
+# Loading and relocating libasan and libubsan takes a quarter of a run: if the compiler can, link them statically and at
 # a fixed address.
 ifeq ($(SANITIZE),address)
 link_address := $(shell echo 'int main(int count, char **words) { return words[0][0] + count; }' | $(CC) -x c \
@@ -34,7 +34,7 @@ wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
 
-# The lessons that only call functions of the fake.
+# The lessons for which the fake has all functions.
 lessons = $(patsubst tests/%.c,$(OUTPUT)/%,$(wildcard $(patsubst %,tests/lessons/%-*/*.c,03 04 08)))
 modules = rdma-common $(patsubst %.c,%,$(wildcard rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
@@ -57,7 +57,7 @@ $(OUTPUT)/rdma-%.o: rdma-%.c rdma-common.h $(wildcard rdma-common/*.h rdma-commo
 # A module that calls poll(2) to wait for the fake must wait in simulated time.
 $(OUTPUT)/rdma-common.o $(patsubst %,$(OUTPUT)/rdma-common/%.o,check/evidence helper process): CPPFLAGS += -Dpoll=simulated_poll
 
-# The threads of the console wait for real readers, so simulated time passes without them. The number of their reads
+# The threads of the console wait for real readers, so simulated time does not wait for them. The number of their reads
 # differs from run to run, so the script cannot make these calls fail.
 $(OUTPUT)/rdma-common/console.o: CPPFLAGS += -Dpthread_create=create_console_thread -Dread=__real_read
 
@@ -74,7 +74,8 @@ $(FAKE)/%.o: %.c $(fake_headers)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
 # The peer has its own copies of transfer.c and wire.c: the program's belong to other threads. Only peer* stays global.
-# Section groups, as on 32-bit machines, become the peer's own: it cannot see the program's symbols.
+# Dissolve section groups (32-bit machines have some): the final link would drop the peer's as duplicates of the
+# program's.
 $(FAKE)/peer.o: $(peer_objects)
 	$(LD) -r --force-group-allocation -o $@ $^
 	$(OBJCOPY) --wildcard --keep-global-symbol='peer*' $@

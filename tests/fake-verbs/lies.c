@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
  * The lies of the scripted peer ("lie:NAME"). Each is sent at its own moment. Afterwards the peer
- * is silent, except after `confirm` and `crawl`, which send more messages later.
+ * sends nothing but an MSG_MR that is still due; only `confirm` and `crawl` go on.
  */
 #include "fake-verbs.h"
 
-/* The interval between messages, just below a --timeout of one second, and their number. */
+/*
+ * The interval between messages, just below a --timeout of one second, and how many crawl() sends.
+ */
 #define CRAWL_MILLISECONDS 900
 #define CRAWLS             10
 

@@ -2,7 +2,7 @@
 /*
  * The scripted peer behaves correctly, unless the script says otherwise. A copy of the programs'
  * own arithmetic (transfer.c), which other tests prove, decides what the peer may send, read and
- * write, and when. Everything that the program sends and accesses is checked against it, too.
+ * write, and when. The copy also checks everything that the program sends and accesses.
  */
 #include "fake-verbs.h"
 
@@ -22,9 +22,8 @@
 /* Maximum bytes stored of a stream of unknown length, and bytes of its ring. */
 #define MAX_UNKNOWN     (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
-/* The names of the program's device, and of the peer's. */
-#define DEVICE      "double0"
-#define PEER_DEVICE "peer0"
+#define DEVICE          "double0"
+#define PEER_DEVICE     "peer0"
 /* The reserved flags of a hello (rdma-pair(7)). */
 #define RESERVED_FLAGS (1 << 6 | 0xf800)
 /* Number of passes of a timed stream or a timed operation of the peer. */
@@ -40,7 +39,9 @@ unsigned int peers_served(void)
 	return served;
 }
 
-/* The operation of the latest client if it measures; -1: the script decides the operation. */
+/*
+ * The operation of the latest client if it measures a rate; -1: the script decides the operation.
+ */
 static int measured_operation = -1;
 
 static bool requests_rate(const struct hello *hello)
@@ -54,7 +55,7 @@ static bool writes(void)
 				      : measured_operation > 0; /* enum operation */
 }
 
-/* Return true if the peer sends no hello, as the tutorial's program. */
+/* Return true if the peer sends no hello, like the tutorial's program. */
 static bool is_tutorial(void)
 {
 	return scripted("tutorial") || scripted("no-hello");
@@ -419,7 +420,10 @@ static bool fill(struct peer *peer)
 	return true;
 }
 
-/* Copy bytes out of the sink. Each pass of a repeating stream overwrites the one before. */
+/*
+ * Copy a piece out of the sink; return false if there is none. Each pass of a repeating stream
+ * overwrites the one before.
+ */
 static bool copy(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -441,7 +445,7 @@ static bool copy(struct peer *peer)
 	return true;
 }
 
-/* Store all copied bytes, or at most stores:N at a time. */
+/* Store all copied bytes, or at most stores:N at a time. Return false if none can be stored. */
 static bool store(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -510,8 +514,8 @@ static void deliver_peer_operation(struct stimulus *stimulus)
 }
 
 /*
- * Post a work request if possible. Its bytes move when it completes, or before a message that
- * follows a WRITE.
+ * Post a work request; return false if none is possible. Its bytes move when it completes, or
+ * before a message that follows a WRITE.
  */
 static bool operate(struct peer *peer)
 {
@@ -625,7 +629,7 @@ static void check_same_payload(const struct peer *peer)
 		       "byte %llu of the program's payload is wrong", (unsigned long long)i);
 }
 
-/* Send the verdict if it is due. */
+/* Send the verdict if it is due, and return true. A session without a hello ends instead: false. */
 static bool send_due_verdict(struct peer *peer)
 {
 	if (!peer->done_sent || peer->verdict_sent || !whole_payload_is_stored(&peer->transfer))

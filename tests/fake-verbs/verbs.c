@@ -193,8 +193,7 @@ int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_
 	if (!error) {
 		*entry = (struct ibv_gid_entry){ .gid_index = index, .port_num = port };
 		local_gid(&entry->gid);
-		entry->gid.raw[0] =
-			index < 4 ? 0xfe : 0; /* the first entries have another address */
+		entry->gid.raw[0] = index < 4 ? 0xfe : 0; /* entries 2 and 3 have another address */
 		if (scripted("no-gids"))
 			fill_bytes(&entry->gid, 0, sizeof(entry->gid));
 		entry->gid_type = index % 2 && !scripted("roce-v1") ? IBV_GID_TYPE_ROCE_V2
@@ -450,7 +449,6 @@ static int req_notify_cq(struct ibv_cq *base, int solicited_only)
 	return leave_with(error);
 }
 
-/* Return the completion queue of a queue pair. */
 static struct fake_cq *cq_of(const struct fake_qp *qp)
 {
 	return (struct fake_cq *)qp->qp.send_cq;
@@ -503,7 +501,7 @@ void check_notification(void)
 	}
 }
 
-/* Let other threads overtake the thread that handles completion events. */
+/* Let other threads overtake the one that handles completion events (slow-events). */
 static void delay_handling(void)
 {
 	if (scripted("slow-events"))
@@ -579,7 +577,7 @@ static void retire_silent(struct work *work)
 	}
 }
 
-/* Let the threads of other sessions overtake a thread that has just started. */
+/* Let the threads of other sessions overtake one that has just started (slow-start). */
 static void start_slowly(struct fake_cq *cq)
 {
 	const struct fake_cq *other;
@@ -733,7 +731,8 @@ void break_qp(struct fake_qp *qp)
 
 /*
  * Let WRITEs arrive in order, as late as allowed: up to `last` when it completes, or all (NULL)
- * before a SEND. Over iWARP a completion does not mean that they have arrived: a later SEND does.
+ * before a SEND. Over iWARP the completion of a WRITE does not mean that its bytes have arrived: a
+ * later SEND does.
  */
 static void land(struct fake_qp *qp, const struct work *last)
 {
@@ -750,7 +749,7 @@ static void land(struct fake_qp *qp, const struct work *last)
 	}
 }
 
-/* Complete a work request. A failed one breaks the queue pair. */
+/* Move the bytes of a work request, and complete it. A failed one breaks the queue pair. */
 static void deliver_completion(struct stimulus *stimulus)
 {
 	bool good = stimulus->code == IBV_WC_SUCCESS;

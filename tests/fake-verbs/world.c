@@ -81,7 +81,7 @@ static struct {
 		const struct pollfd *descriptors; /* descriptors that a thread waits for */
 		nfds_t count;                     /* 0: it waits only for its deadline */
 		int64_t deadline;
-		int nudge; /* a counter that wakes the thread to check again */
+		int nudge; /* a counter that wakes the thread out of go_on() */
 	} waiting[THREADS];
 	int waiting_count;
 	LIST_HEAD(, runner) runners;
@@ -287,7 +287,7 @@ static void find_open(bool open[DESCRIPTORS])
 		open[i] = !(all[i].revents & POLLNVAL);
 }
 
-/* End the process by SIGKILL, because SIGALRM belongs to the program. */
+/* After FAKE_VERBS_SECONDS, end the process by SIGKILL, because SIGALRM belongs to the program. */
 static void end_after_real_time(void)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL };
@@ -312,7 +312,7 @@ __attribute__((constructor)) static void start(void)
 	}
 	free(words);
 	end_after_real_time();
-	adapter(); /* the libraries keep devices open until the process ends */
+	adapter(); /* open now: the libraries keep devices open, too, until the process ends */
 	find_open(world.descriptors);
 	for (int i = 0; i <= STDERR_FILENO; i++)
 		world.descriptors[i] = true; /* the program opens any that is closed */
@@ -478,7 +478,7 @@ static void stop_running(void)
 	own.listed = false;
 }
 
-/* Count the threads that can run: those that do not wait, and those whose wait is over. */
+/* Return the number of threads that can run: they do not wait, or their wait is over. */
 static int count_running(void)
 {
 	struct pollfd all[THREADS * AWAITED];
@@ -720,7 +720,7 @@ static int64_t next_moment(void)
 
 static void finish(void);
 
-/* Deliver SIGALRM. A program without a handler ends here. */
+/* Deliver SIGALRM. It ends a program without a handler: first check what the program leaves. */
 static void deliver_alarm(void)
 {
 	struct sigaction action;
@@ -734,8 +734,8 @@ static void deliver_alarm(void)
 }
 
 /*
- * Deliver the next stimulus, or advance the clock if none is due. If no stimulus and no deadline is
- * left, let the next client connect, or end the program by SIGTERM.
+ * Deliver the next stimulus, or advance the clock if none is due. Without stimuli and deadlines,
+ * let the next client connect, advance the clock to the alarm, or end the program by SIGTERM.
  */
 static void advance(void)
 {
@@ -804,7 +804,10 @@ static void end_waiting(void)
 		raise_counter(world.waiting[0].nudge);
 }
 
-/* Advance the simulation if all threads wait; else wait in real time until another thread does. */
+/*
+ * Advance the simulation if all threads wait; else wait in real time for an event, a nudge or a
+ * timeout.
+ */
 static void go_on(const struct pollfd *descriptors, nfds_t count)
 {
 	struct pollfd ready[1 + AWAITED] = { { .fd = own_nudge, .events = POLLIN } };
@@ -909,7 +912,7 @@ unsigned int __wrap_alarm(unsigned int seconds)
 void sleep_until_signal(int early, int late)
 {
 	if (early == SIGALRM)
-		world.alarm = 0; /* SIGALRM was delivered */
+		world.alarm = 0; /* this is the alarm */
 	unlock();
 	if (early)
 		kill(getpid(), early);
@@ -968,7 +971,7 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void 
 	return create_thread(id, attributes, (struct thread){ routine, argument, &world.threads });
 }
 
-/* Replace pthread_join(3) in lessons: simulated time continues. */
+/* Replace pthread_join(3) in lessons: simulated time passes without the thread that waits. */
 int simulated_join(pthread_t thread, void **result)
 {
 	int error;
@@ -1068,8 +1071,8 @@ WRAP(int, getnameinfo,
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
 
 /*
- * Let a pipe deliver one byte each trickles:N ms. A thread that waits for a byte may be abandoned:
- * its descriptor may stay open.
+ * If the script says trickles:N, let a pipe deliver a byte every N ms. A thread that waits for a
+ * byte may be abandoned: its descriptor may stay open.
  */
 REDIRECTED(read);
 ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
@@ -1112,7 +1115,10 @@ static void wait_for_disk(const char *function, int descriptor)
 		pause();
 }
 
-/* Define the wrapper of a function that waits for a disk. A failure with ENODATA returns 0. */
+/*
+ * Define the wrapper of a function that waits for a disk. With ENODATA from the script it returns
+ * 0: the end of a file.
+ */
 #define WRAP_DISK(type, function, parameters, arguments)  \
 	REDIRECTED(function);                             \
 	type __wrap_##function parameters                 \
@@ -1191,7 +1197,7 @@ void __wrap_freeifaddrs(struct ifaddrs *all)
 	free(all);
 }
 
-/* The limit of lockable memory comes from the script. */
+/* Return the limit of locked memory that the script sets (memory:BYTES). */
 REDIRECTED(getrlimit);
 int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
 {
@@ -1203,7 +1209,7 @@ int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
 	return 0;
 }
 
-/* The kernel applies the limit of lockable memory if the script takes CAP_IPC_LOCK away. */
+/* Replace capget(2): the program has CAP_IPC_LOCK unless the script says `limited`. */
 long __wrap_syscall(long number, ...)
 {
 	struct __user_cap_data_struct *data;
@@ -1224,7 +1230,7 @@ long __wrap_syscall(long number, ...)
 	return 0;
 }
 
-/* The size of the machine's memory comes from the script. */
+/* Report the size of the machine's memory that the script sets (machine:BYTES). */
 REDIRECTED(sysinfo);
 int __wrap_sysinfo(struct sysinfo *about)
 {
@@ -1237,10 +1243,7 @@ int __wrap_sysinfo(struct sysinfo *about)
 	return error;
 }
 
-/*
- * The number of usable processors comes from the script. As in the kernel, too small a set is an
- * error.
- */
+/* Report processors:N of the script as usable. As in the kernel, too small a set is an error. */
 REDIRECTED(sched_getaffinity);
 int __wrap_sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
 {
@@ -1260,7 +1263,7 @@ int __wrap_sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
 	return 0;
 }
 
-/* Checking if a descriptor is open never fails. */
+/* F_GETFD, which checks if a descriptor is open, never fails. */
 int __wrap_fcntl(int descriptor, int command, long argument)
 {
 	if (command != F_GETFD && fails("fcntl"))
@@ -1268,7 +1271,7 @@ int __wrap_fcntl(int descriptor, int command, long argument)
 	return __real_fcntl(descriptor, command, argument);
 }
 
-/* Let the peer overwrite a text that the program is about to escape, if it still can. */
+/* The program is about to escape a text: let the peer overwrite it, if it still has access. */
 REDIRECTED(uselocale);
 locale_t __wrap_uselocale(locale_t locale)
 {
@@ -1279,7 +1282,9 @@ locale_t __wrap_uselocale(locale_t locale)
 	return __real_uselocale(locale);
 }
 
-/* Let netlink fail, and let no datagram leave this machine. */
+/*
+ * Let netlink fail. Replace other sockets by an eventfd, so that no datagram leaves this machine.
+ */
 REDIRECTED(socket);
 int __wrap_socket(int family, int type UNUSED, int protocol UNUSED)
 {

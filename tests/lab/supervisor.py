@@ -23,7 +23,7 @@ STOP_SECONDS = 30
 # The maximum number of packets that wait for a host on the hub; the hub drops further ones.
 HUB_PACKETS = 1000
 FAILED = 125
-HOSTS = "abcdefghi"  # as many as lab up can boot
+HOSTS = "abcdefghi"  # lab up boots the first ones
 
 Machine = collections.namedtuple("Machine", "qemu board cpu console words")
 # The options of QEMU and the kernel's command line for each architecture, by dpkg's name of it.
@@ -168,7 +168,7 @@ class Host:
             *share("root", guest.root, ",readonly=on"),
             *share("project", guest.project, ",readonly=on"),
             *share("share", lab.share, ""),
-            *share("slow", lab.slow, ",throttling.bps-write=1000000"),  # a disk of 1 MB/s, to be mounted
+            *share("slow", lab.slow, ",throttling.bps-write=1000000"),  # a disk of 1 MB/s, which tests mount
             *("-netdev", f"dgram,id=wire,{self.cable(wire)}"),
             # No boot ROM (romfile=): it is in another package, which tests/setup does not install.
             *("-device", f"virtio-net-pci,netdev=wire,romfile=,host_mtu=9000,mac=52:54:00:00:00:0{HOSTS.index(self.name) + 1}"),
@@ -506,7 +506,7 @@ def foreign_guest(folder):
 
 def prepare_kernel(transport, initramfs):
     """Run tests/lab/kernel, which writes the initramfs. Return the path of the kernel."""
-    # The guests' files are in a temporary folder, the kernel in the cache: nothing else is written.
+    # This writes the initramfs in the lab's temporary folder, the kernel in the cache, and nothing else.
     command = [f"{HERE}/kernel", transport, initramfs, cache_folder()]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode:

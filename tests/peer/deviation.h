@@ -14,7 +14,7 @@
 static const struct deviation_field {
 	const char *name;
 	enum message_type type;
-	size_t offset; /* offset of a 64-bit number */
+	size_t offset; /* offset of the field, which has 64 bits */
 } deviation_fields[] = {
 	{ "mr.address", MSG_MR, offsetof(struct message, value) },
 	{ "mr.produced", MSG_MR, offsetof(struct message, produced) },

@@ -35,7 +35,7 @@
  * peers polled every millisecond, their host would be busy.
  */
 #define MAX_WAIT 20
-/* After this many waits, a quarter of a second, nudge the other side. */
+/* Number of waits, a quarter of a second in all, before nudge(). */
 #define NUDGE_AFTER          22
 #define RESOLVE_MILLISECONDS 2000
 /*
@@ -176,7 +176,6 @@ static void handle_cm_event(struct peer *peer)
 	rdma_ack_cm_event(event);
 }
 
-/* Post a receive for a message. */
 static void post_receive(struct session *session, uint64_t slot)
 {
 	uint8_t *address = (uint8_t *)session->control->addr + slot * SLOT_SIZE;
@@ -469,7 +468,7 @@ static void open_connection(struct session *session,
 		session->over = strerror(errno);
 }
 
-/* Client: resolve and connect. Server: wait for a connect request. */
+/* Resolve and connect; a server waits for a connect request. */
 static void ask(struct session *session)
 {
 	const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };

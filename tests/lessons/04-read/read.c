@@ -35,7 +35,7 @@
 #define MSG_MR   0
 #define MSG_DONE 1
 
-/* A message: 56 bytes, little-endian. Fields without a meaning are zero. */
+/* A message: 56 bytes, little-endian. Fields that a message does not use are zero. */
 struct message {
 	uint32_t type, unused[5];
 	uint64_t address, length, reserved; /* MSG_MR: the memory to read from */
@@ -271,7 +271,7 @@ int main(int argc, char **argv)
 
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). If the peer disconnects as soon as it has
- * MSG_DONE, the SEND completes with an error. Return true for that: the message has arrived.
+ * MSG_DONE, the SEND completes with an error. Return true for this error: the message has arrived.
  */
 static bool forgive_soft_iwarp(const struct ibv_wc *wc)
 {

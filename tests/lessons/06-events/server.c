@@ -94,7 +94,7 @@ static void handle_completion(const struct ibv_wc *wc)
 
 /*
  * Send the received message back. It may arrive before the completion of the last answer, whose
- * buffer is not free yet then. Post the receive before the answer, which permits the client to send
+ * buffer is then still in use. Post the receive before the answer, which permits the client to send
  * again.
  */
 static void answer(void)
@@ -145,7 +145,7 @@ static void handle_device_event(void)
 
 	check(ibv_get_async_event(id->verbs, &event), "get a device event");
 	printf("device event: %s\n", ibv_event_type_str(event.event_type));
-	ibv_ack_async_event(&event); /* the object of the event cannot be destroyed before */
+	ibv_ack_async_event(&event); /* until then the object of the event cannot be destroyed */
 }
 
 /* Step 5: sleep until something happens, and handle it. */

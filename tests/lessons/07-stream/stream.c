@@ -15,7 +15,7 @@
  *
  * Message number n, from 0, is about slot n % SLOTS, and so is its answer. Every wait has a limit:
  * SILENCE seconds without a message, a minute until a sender connects. Exit status 0: every byte is
- * written. 1: it may not be; standard error says why, and the kernel frees what is left.
+ * written. 1: bytes may be missing; standard error says why, and the kernel frees what is left.
  */
 #include <endian.h>
 #include <err.h>
@@ -41,8 +41,9 @@ static struct rdma_cm_id *listener, *id;
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_mr *ring_mr, *messages_mr;
-static uint64_t sent, completed, arrived, taken; /* numbers of messages */
-static int quiet;                                /* seconds without a message */
+/* Numbers of messages: completed ones were sent, taken ones have arrived. */
+static uint64_t sent, completed, arrived, taken;
+static int quiet; /* seconds without a message */
 
 /* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
 static void check(int result, const char *what)

@@ -58,7 +58,7 @@ struct connection {
 	char outgoing[SIZE], incoming[SIZE + 1];
 };
 
-/* Shared by all threads, which do not change it. */
+/* Shared by all threads, which do not change these. */
 static struct rdma_cm_id *listener;
 static int stop; /* readable after a signal to end the server */
 
@@ -81,7 +81,7 @@ static bool create_resources(struct connection *c)
 	const int local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE;
 
 	c->pd = ibv_alloc_pd(c->id->verbs);                                   /* step 4 */
-	c->local_mr = c->pd ? ibv_reg_mr(c->pd, c, sizeof(*c), local) : NULL; /* not announced */
+	c->local_mr = c->pd ? ibv_reg_mr(c->pd, c, sizeof(*c), local) : NULL; /* local use only */
 	c->incoming_mr = c->local_mr ? ibv_reg_mr(c->pd, c->incoming, SIZE, remote) : NULL;
 	c->channel = c->incoming_mr ? ibv_create_comp_channel(c->id->verbs) : NULL;
 	c->cq = c->channel ? ibv_create_cq(c->id->verbs, 5, NULL, c->channel, 0) : NULL;
@@ -93,7 +93,10 @@ static bool create_resources(struct connection *c)
 	       good(rdma_create_qp(c->id, c->pd, &attributes), "create a queue pair");
 }
 
-/* Sleep until something happens, and take the event. Return 0, an errno value, or -1 with errno. */
+/*
+ * Sleep until something happens, for `seconds` at most, and take the event. Return 0, an errno
+ * value, or -1 with errno.
+ */
 static int take_event(struct connection *c, int seconds)
 {
 	struct pollfd ready[] = { { c->channel->fd, POLLIN, 0 }, { c->events->fd, POLLIN, 0 } };

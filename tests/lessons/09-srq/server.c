@@ -14,7 +14,8 @@
  *   9. when CLIENTS clients have left: destroy
  *
  * alarm(30) bounds every wait: after 30 s SIGALRM ends the program. A call that fails ends it with
- * status 1, a device without SRQ with status 3. The kernel then frees everything that it had.
+ * status 1, a device without SRQ with status 3. The kernel then frees everything that the program
+ * had.
  */
 #include <err.h>
 #include <errno.h>
