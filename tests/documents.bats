@@ -30,7 +30,7 @@ documents() {
 	documents script
 }
 
-@test "no document exceeds its number of lines" {
+@test "no document exceeds its limit of lines" {
 	documents lengths
 }
 

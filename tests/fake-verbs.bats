@@ -197,7 +197,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a server sends a --check client a pattern as long as the client's payload, and stores nothing" {
+@test "a server sends a --check client a pattern of the length that the client requests, and stores nothing" {
 	local leaks=yes
 	outcomes one-off -m "not this" -o "$BATS_TEST_TMPDIR/none/stored" <<-END
 	0	check
@@ -268,7 +268,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a flood of completions is handled completely, with and without events" {
+@test "every completion of a flood is handled, with and without events" {
 	outcomes <<-END
 	every -n 1000 --depth 1	0	immediate
 	every -n 1000 --depth 64 --busy-poll	0	immediate
@@ -548,7 +548,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a device whose driver omits a limit, or reports an impossible one, works" {
+@test "sessions succeed although the driver omits a limit, or reports an impossible one" {
 	local limit
 	for limit in max_msg:0 max_wr:0 max_wr:-1 max_wr:-2147483648 max_wr:2147483647 max_cqe:0 max_cqe:-1 \
 		max_cqe:-2147483648 max_cqe:2147483647 max_wr:64 max_cqe:50 max_reads:257 max_reads:-1 max_reads:2147483647; do
@@ -560,7 +560,7 @@ happy_path() {
 }
 
 # librdmacm stores only the low byte of max_qp_rd_atom and max_qp_init_rd_atom: 256 becomes 0, which permits no READ.
-@test "with a device that reports 0 or 256 READs, a write succeeds, and a read fails with that reason" {
+@test "with a device that reports 0 or 256 READs, a write succeeds, and a read fails with the reason" {
 	local own="RDMA device double0 cannot perform RDMA READs: its driver reports max_qp_init_rd_atom"
 	local serves="RDMA device double0 cannot serve RDMA READs: its driver reports max_qp_rd_atom"
 	outcomes <<-END
@@ -677,7 +677,7 @@ happy_path() {
 
 # libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr. Each role runs each
 # script over one of the transports. A peer that has left makes only posts fail.
-@test "a verb that breaks its contract is reported with its errno; a post that fails because the peer left, as a lost peer" {
+@test "a verb that breaks its contract is reported with its errno; a post that fails because the peer left is reported as a lost peer" {
 	local role script verbs turn=0
 	for role in client one-off server; do
 		for script in "minus-one no-bad-wr:99" "negative no-bad-wr:0" "negative peer-left"; do
@@ -812,7 +812,7 @@ happy_path() {
 # The kernel returns the same errno if the client has withdrawn its request. The server therefore rejects the request
 # after a failed call: the rejection succeeds only if the client has not withdrawn.
 # bats test_tags=memory
-@test "if the client has not withdrawn, a failed call is the server's failure, and the server says so to the client" {
+@test "if the client has not withdrawn, a failed call is reported as the server's failure, to the client, too" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
 	outcomes <<-END
 	one-off	1	fail:rdma_accept:1:22 refused:9	$accept (MTU of the path 4096 bytes, of this port 4096)	0x $larger	rdma_reject=1
@@ -1249,7 +1249,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 }
 
 # The network interface of a GID may be unknown. A link-local address names its interface.
-@test "--check names the GID of the connection, with its type and network interface; without a GID exit status 3" {
+@test "--check names the GID of the connection, with its type and network interface; without a GID it exits with 3" {
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> this GID uses RoCE v1, which routers do not forward
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
@@ -1447,7 +1447,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=memory
-@test "a server with --bind whose device is removed ends its sessions, then reports that and exits with 1" {
+@test "a server with --bind whose device is removed ends its sessions, reports the removal and exits with 1" {
 	outcomes server --bind 192.0.2.1 <<-END
 	1	clients:2 DISCONNECTED+leave leave@100 by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
 	1	clients:2 sent-MR+leave by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
@@ -1941,7 +1941,7 @@ drawn() {
 }
 
 # Any other failure outranks a slow operation. A server of several clients only reports a slow operation.
-@test "--min-rate: a slower operation gives exit status 8, and its payload is verified all the same" {
+@test "--min-rate: a slower operation gives exit status 8, although its payload is verified" {
 	outcomes <<-END
 	client --min-rate 8K	0	operation@1000
 	client --min-rate 9K	7	corrupt-in operation@1000	contents are wrong

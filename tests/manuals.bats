@@ -90,7 +90,7 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 
 # The first command prints an alert, the second one a metric. jq comes with the slow tests.
 # bats test_tags=slow
-@test "a command in MONITORING fails if --check failed, and the other one prints its status as a metric" {
+@test "the first command in MONITORING fails if --check failed, the second one prints its status as a metric" {
 	local commands object='{ "peer": "fd00::1", "status": 5 }'
 	mapfile -t commands < <(MANWIDTH=200 man -l .man/rdma-pair.7 | col -b | sed -n '/^MONITORING/,/^EXCEPTIONS/s/^[[:blank:]]*rdma-client --check --json .* | //p')
 	[ "${#commands[@]}" -eq 2 ]

@@ -125,7 +125,7 @@ check_sessions() {
 	[ "$(grep -c 'peer disconnected\.$' "$server_out")" -eq "$CLIENTS" ]
 }
 
-@test "sessions work over IPv6 and by a host name; --bind of a server listens on that address only" {
+@test "sessions work over IPv6 and by a host name; a server with --bind listens on that address only" {
 	local address
 	start_server write
 	for address in fd00::1 host-a 192.0.2.1; do

@@ -76,7 +76,7 @@ transcript() {
 }
 
 # bats test_tags=roce
-@test "README: a folder goes through a pipe" {
+@test "README: the files of a folder arrive through a pipe" {
 	mkdir -p "$LAB/share/folder" "$LAB/share/there"
 	seq 100000 >"$LAB/share/folder/numbers"
 	serve "$(typed A 2 'Send a file' | sed 's/| tar x/| tar x -C there/')"
