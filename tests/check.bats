@@ -1,4 +1,4 @@
-# 'rdma-client --check ADDRESS': the path to ADDRESS, and what to change.
+# 'rdma-client --check': the findings about this host and a path, and the advice.
 # shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
@@ -343,7 +343,7 @@ set_mtu() {
 	[[ $(json transfer.text) == *"$(json error)" ]]
 }
 
-# The limit does not apply to root, except with siw.
+# The locked-memory limit does not apply to root, except with siw.
 @test "--check reports how much memory may be locked" {
 	local binds="8192 KiB may be locked: .*"
 	[ "$LAB_TRANSPORT" = siw ] || binds="may be locked without limit"

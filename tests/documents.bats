@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The documents are true. These tests need no RDMA device; tests/documents does the work.
+# Check that the documents are true: tests/documents does the work. These tests need no RDMA device.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $lines
 
 bats_require_minimum_version 1.5.0

@@ -228,7 +228,7 @@ happy_path() {
 	done
 }
 
-# In the last rows the lists of work requests first have the maximum length, then get shorter, then longer again.
+# A list has at most 32 work requests, so with a greater --depth lists of different lengths follow each other.
 # bats test_tags=memory
 @test "many operations succeed with few signaled work requests, at any depth" {
 	outcomes <<-END
@@ -809,8 +809,8 @@ happy_path() {
 	END
 }
 
-# The kernel returns the same errno if the client has withdrawn its request. The server therefore rejects the request
-# after a failed call: the rejection succeeds only if the client has not withdrawn.
+# rdma_accept(3) fails with the same errno if the client has withdrawn its request. The server therefore rejects the
+# request after a failed call: the rejection succeeds only if the client has not withdrawn.
 # bats test_tags=memory
 @test "if the client has not withdrawn, a failed call is reported as the server's failure, to the client, too" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
@@ -1316,7 +1316,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	# QP_REQ_ERR QP_ACCESS_ERR: the peer's request caused the event
 	printf '7\tsent-MR+async:%d\tthe peer sent a request that RDMA device double0 cannot accept: device event %d\n' 2 2 3 3 |
 		outcomes both
-	# COMM_EST PORT_ACTIVE PORT_ERR CLIENT_REREGISTER GID_CHANGE
+	# no session ends: COMM_EST PORT_ACTIVE PORT_ERR CLIENT_REREGISTER GID_CHANGE
 	printf '0\tsent-MR+async:%d\n' 4 9 10 17 18 | outcomes both
 	outcomes client <<-END
 	1	sent-MR+async:1 fail:ibv_get_async_event:1:4	device event 1
@@ -2130,7 +2130,8 @@ exit_status_of() {
 	esac
 }
 
-# The verdict's own completion may fail after success: then the peer's verdict must not arrive.
+# A session with both verdicts has succeeded, even if the completion of its own verdict fails: in these rows the peer's
+# verdict does not arrive.
 # bats test_tags=memory
 @test "every error status of a completion is reported, with the right exit status" {
 	local work code also codes

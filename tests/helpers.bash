@@ -19,7 +19,7 @@ LESSONS=${LESSONS:-$top/build/lessons}
 # expected to succeed gets the same --timeout.
 LIMIT=${LIMIT:-120}
 
-# await COMMAND...: repeat the command until it succeeds.
+# await COMMAND...: repeat the command until it succeeds, for at most LIMIT seconds.
 await() {
 	local end=$((SECONDS + LIMIT))
 	until "$@"; do
@@ -40,8 +40,7 @@ wait_for_line() {
 	return 1
 }
 
-# await_listener HOST PORT: wait until a program that does not print its port listens; over iWARP in the list of TCP,
-# too.
+# await_listener HOST PORT: wait until a program that does not print its port listens; over iWARP also as a TCP socket.
 await_listener() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run -w "$LIMIT" "$1" sh -c 'until rdma resource show cm_id | grep -q "state LISTEN .* 0.0.0.0:$1 " &&
@@ -58,7 +57,6 @@ await_requests() {
 		done' - "$1"
 }
 
-# milliseconds: print the time in milliseconds.
 milliseconds() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }

@@ -18,7 +18,7 @@ opcodes() {
 	    length = struct.unpack_from("<I", data, offset + 8)[0]
 	    packet = data[offset + 16 : offset + 16 + length]
 	    offset += 16 + length
-	    # Ethernet, IPv4 without options, UDP
+	    # RoCE v2: Ethernet, IPv4 without options, UDP port 4791
 	    if packet[12:14] == b"\x08\x00" and packet[23] == 17 and packet[36:38] == b"\x12\xb7":
 	        print(packet[42])
 	END

@@ -88,7 +88,7 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	[ "$count" -gt 12 ]
 }
 
-# The first command prints an alert, the second one a metric. jq comes with the slow tests.
+# The first command is for an alert, the second one for a metric. jq comes with the slow tests.
 # bats test_tags=slow
 @test "the first command in MONITORING fails if --check failed, the second one prints its status as a metric" {
 	local commands object='{ "peer": "fd00::1", "status": 5 }'

@@ -29,7 +29,6 @@ load helpers
 	[ "$(wc -l <"$server_err")" -le "$over" ]
 }
 
-# ten_sessions MODE: run ten sessions, one after the other.
 ten_sessions() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run b bash -ec 'for i in {1..10}; do "$0" -t "$2" "$3" 192.0.2.1 "$1" >/dev/null; done' \

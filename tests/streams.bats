@@ -174,7 +174,8 @@ unmount_slowly() {
 	lab run a sh -c 'cmp "$1" /run/disk/arrived && rm /run/disk/arrived' - "$folder/there"
 }
 
-# The file system has no O_TMPFILE. The server's helper is still in write(2) when the session and the server end.
+# Without O_TMPFILE the incomplete file has a name. The server's helper is still in write(2) when the session and the
+# server end.
 # bats test_tags=roce
 @test "if the sender is killed, the receiver removes the incomplete file from a slow disk before it exits" {
 	mount_slowly

@@ -359,8 +359,8 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 }
 
 /*
- * Move events that the program has not fetched to the new channel, as the kernel does. The real
- * library waits for events that are fetched and not acknowledged.
+ * Move events that the program has not fetched to the new channel, as the kernel does. An event
+ * that is fetched but not acknowledged is a violation: the real library would wait for it.
  */
 int rdma_migrate_id(struct rdma_cm_id *base, struct rdma_event_channel *target)
 {
@@ -406,8 +406,8 @@ static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 }
 
 /*
- * Wait until a synchronous call is done. Its event belongs to the library until the next call or
- * rdma_destroy_id(3).
+ * Wait until a synchronous call is done; return 0, or -1 with errno. The event belongs to the
+ * library until the next call or rdma_destroy_id(3).
  */
 static int wait_until_done(struct rdma_cm_id *id, int result)
 {
@@ -465,8 +465,9 @@ static bool has_address(const struct rdma_cm_id *id)
 }
 
 /*
- * Return true if the device's GID table has the address, on an interface of this network namespace.
- * Linux checks both (cma_validate_port()); iWARP has no GIDs. The address of "eth9" is missing.
+ * Return true if the device's GID table has the id's address, on an interface of this network
+ * namespace. Linux checks both (cma_validate_port()); iWARP has no GIDs. The address of "eth9" is
+ * missing.
  */
 static bool is_of_device(const struct rdma_cm_id *id)
 {

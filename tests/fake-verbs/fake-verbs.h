@@ -98,9 +98,9 @@ bool lower_counter(int descriptor);
 
 /* Return true if the script has this word, without a colon. */
 bool scripted(const char *word);
-/* Return the number after the colon of a word, or `otherwise`. */
+/* Return the number of WORD:NUMBER in the script, or `otherwise`. */
 unsigned int scripted_number(const char *word, unsigned int otherwise);
-/* Return the text after the colon of a word, or NULL. */
+/* Return the text of WORD:TEXT in the script, or NULL. */
 const char *scripted_text(const char *word);
 /*
  * Use up the first order with this name and symbol; N*NAME lasts N times. Return its argument, or
@@ -132,7 +132,7 @@ struct stimulus {
 	struct fake_qp *qp;
 	struct work *work;
 	int code;          /* a status or an event type */
-	uint64_t position; /* number of work requests that the peer had posted before */
+	uint64_t position; /* number of work requests that the peer had posted */
 	uint64_t request;  /* number of the peer's work request that completes */
 	uint32_t size;
 	uint8_t bytes[256]; /* a message, or private data */
@@ -231,8 +231,8 @@ struct fake_qp {
 struct ibv_context *adapter(void);
 bool device_is_away(void);
 /*
- * Deliver a stimulus: the device disappears or returns; a spurious completion event; a device
- * event.
+ * Deliver a stimulus: remove the device, return it, cause a completion event without a completion,
+ * report a device event.
  */
 void deliver_leaving(struct stimulus *stimulus);
 void deliver_return(struct stimulus *stimulus);
@@ -276,7 +276,7 @@ void check_notification(void);
 
 #define PEER_DEPTH 16 /* maximum number of outstanding work requests of the peer */
 
-/* The latest message from the program, which must send them in this order. */
+/* The program's latest message; the program must send its messages in this order. */
 enum received {
 	RECEIVED_NOTHING,
 	RECEIVED_MR,
@@ -305,13 +305,12 @@ struct peer {
 	struct transfer_run requests[PEER_DEPTH]; /* request n has index n modulo PEER_DEPTH */
 	uint64_t posted, landed;
 	uint64_t accessed; /* position that the program's operation has reached */
-	uint64_t known_produced,
-		known_consumed;      /* positions of the peer that the program has received */
-	struct window advertised;    /* the window that the peer last sent */
-	uint64_t windows_received;   /* windows received from the program */
-	uint64_t digest, done_bytes; /* from the program's MSG_DONE */
-	int64_t stores_at;           /* time until which the peer stores nothing more */
-	int64_t clock;               /* time of the peer's next step without an event; 0: none */
+	uint64_t known_produced, known_consumed; /* the peer's positions that the program knows */
+	struct window advertised;                /* the window that the peer last sent */
+	uint64_t windows_received;               /* windows received from the program */
+	uint64_t digest, done_bytes;             /* from the program's MSG_DONE */
+	int64_t stores_at;                       /* time until which the peer stores nothing more */
+	int64_t clock; /* time of the peer's next step without an event; 0: none */
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;
@@ -347,8 +346,8 @@ void peer_is_asked(struct peer *peer, const struct work *work);
 /* Copy the bytes of the program's READ or WRITE. */
 void peer_is_accessed(const struct work *work);
 /*
- * Record that the program receives a message, after the WRITEs among the peer's first `posted`
- * requests.
+ * Let the WRITEs among the peer's first `posted` requests arrive, then record that the program
+ * receives a message.
  */
 void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted);
 unsigned int peers_served(void);
@@ -369,20 +368,19 @@ struct fake_id {
 	struct object object;
 	struct peer peer;
 	bool passive, listening, family_only;
-	struct ibv_sa_path_rec path; /* traffic class: --tos; passive: the client's, tos:N */
+	struct ibv_sa_path_rec path; /* traffic class: --tos; passive: tos:N of the script */
 	bool synchronous;            /* without a channel: calls wait until they are done */
-	bool asked;         /* a connect request or an acceptance was sent: it can disconnect */
-	bool leads_nowhere; /* the destination is a loopback address, without a route */
-	bool half_made;     /* client: the peer accepted, but the setup failed */
-	bool peer_gone;     /* the peer disconnected */
-	unsigned int taken; /* events fetched but not acknowledged */
+	bool asked;                  /* a connect request or an acceptance was sent */
+	bool leads_nowhere;          /* the destination is a loopback address, without a route */
+	bool half_made;              /* client: the peer accepted, but the setup failed */
+	bool peer_gone;              /* the peer disconnected */
+	unsigned int taken;          /* events fetched but not acknowledged */
 	int resolve_timeout;
 	SLIST_ENTRY(fake_id) link;
 };
 
 /* Report the removal of the device to the ids that use this context. */
 void remove_device_of_ids(const struct ibv_context *context);
-/* Let the peer disconnect. */
 void peer_disconnects(struct fake_id *id);
 enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, int status);
 /*

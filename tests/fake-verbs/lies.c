@@ -13,7 +13,7 @@
 
 /* ---- Correct windows, each just before the deadline ---- */
 
-/* Advance the position of the operating side by a byte, and confirm no window. */
+/* Send a window that advances the operating side's position by a byte, and confirms nothing. */
 static void move_a_byte(struct peer *peer)
 {
 	struct window window = peer->advertised;
@@ -23,7 +23,7 @@ static void move_a_byte(struct peer *peer)
 	peer_sends_window(peer, &window);
 }
 
-/* Confirm the program's windows one at a time, and advance no position. */
+/* Confirm one of the program's windows each CRAWL_MILLISECONDS, and advance no position. */
 static void confirm(struct peer *peer)
 {
 	struct window window = peer->advertised;
@@ -38,7 +38,7 @@ static void confirm(struct peer *peer)
 		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
 }
 
-/* Advance the operating side's position by one byte at a time, CRAWLS times. */
+/* Advance the operating side's position by a byte each CRAWL_MILLISECONDS, CRAWLS times. */
 static void crawl(struct peer *peer)
 {
 	uint64_t advertised =

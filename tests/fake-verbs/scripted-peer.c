@@ -180,7 +180,7 @@ static struct stream_plan plan_stream(bool present, const struct hello *sender,
 	return plan;
 }
 
-/* Return the size of the memory for the program's stream. */
+/* Return the size of the memory that stores the program's stream. */
 static uint64_t incoming_size(const struct transfer_stream *stream)
 {
 	uint64_t size = stream->length;
@@ -248,7 +248,7 @@ static bool sends_something(const struct hello *hello, bool passive)
 
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
 {
-	/* the hello that a peer without one assumes; the number of passes does not matter */
+	/* assumed by a peer that knows no hellos; the number of passes does not matter */
 	static const struct hello tutorial = { .length = TUTORIAL_PAYLOAD };
 	/* a client's --check asks for READs first: the operation may differ */
 	bool refused = scripted_number("refuse", 0) || scripted("check");
@@ -629,7 +629,9 @@ static void check_same_payload(const struct peer *peer)
 		       "byte %llu of the program's payload is wrong", (unsigned long long)i);
 }
 
-/* Send the verdict if it is due, and return true. A session without a hello ends instead: false. */
+/*
+ * Send the verdict if it is due, and return true. Without hellos end the session, and return false.
+ */
 static bool send_due_verdict(struct peer *peer)
 {
 	if (!peer->done_sent || peer->verdict_sent || !whole_payload_is_stored(&peer->transfer))
@@ -664,8 +666,8 @@ static bool gives_up(struct peer *peer)
 }
 
 /*
- * Do everything that can be done now. A delivery may call this function again: the nested call only
- * makes the outer one repeat.
+ * Let the peer do everything that it can do now. A delivery may call this function again: the
+ * nested call only makes the outer one repeat.
  */
 static void pump(struct peer *peer)
 {

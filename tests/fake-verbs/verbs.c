@@ -78,7 +78,7 @@ void synchronize_devices(void)
 		close_if_unused(&adapter_state.contexts[i]);
 }
 
-/* Return true if the device is present. A closed context must not be used. */
+/* Return true if the device is present. Using a closed context is a violation. */
 static bool is_there(struct ibv_context *base)
 {
 	const struct fake_context *context = (struct fake_context *)base;
@@ -179,7 +179,10 @@ int ibv_query_port(struct ibv_context *context UNUSED, uint8_t port,
 	return leave_with(error);
 }
 
-/* As on real adapters, each address appears twice, and some entries are empty. */
+/*
+ * Return an entry of the GID table. As on real adapters, each address appears twice, and some
+ * entries are empty.
+ */
 int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
@@ -731,8 +734,8 @@ void break_qp(struct fake_qp *qp)
 
 /*
  * Let WRITEs arrive in order, as late as allowed: up to `last` when it completes, or all (NULL)
- * before a SEND. Over iWARP the completion of a WRITE does not mean that its bytes have arrived: a
- * later SEND does.
+ * before a SEND. Over iWARP the completion of a WRITE does not mean that its bytes have arrived:
+ * only the arrival of a later SEND does.
  */
 static void land(struct fake_qp *qp, const struct work *last)
 {

@@ -274,7 +274,7 @@ const char *take_order(const char *name, char symbol)
 	return order->argument;
 }
 
-/* Find the open descriptors with one system call. */
+/* Set open[N] if descriptor N is open, with one system call for all. */
 static void find_open(bool open[DESCRIPTORS])
 {
 	struct pollfd all[DESCRIPTORS] = { 0 };
@@ -312,7 +312,7 @@ __attribute__((constructor)) static void start(void)
 	}
 	free(words);
 	end_after_real_time();
-	adapter(); /* open now: the libraries keep devices open, too, until the process ends */
+	adapter(); /* open before find_open(): the libraries keep devices open, too */
 	find_open(world.descriptors);
 	for (int i = 0; i <= STDERR_FILENO; i++)
 		world.descriptors[i] = true; /* the program opens any that is closed */
@@ -827,7 +827,7 @@ static void go_on(const struct pollfd *descriptors, nfds_t count)
 		lower_counter(own_nudge);
 }
 
-/* Wait in simulated time, as poll(2) does; without descriptors only until the timeout. */
+/* Wait in simulated time as poll(2) does; without descriptors wait for the timeout. */
 static int wait_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
 {
 	int64_t deadline;
@@ -891,7 +891,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-/* A sleep takes no time. */
+/* Return at once: a sleep takes no time. */
 REDIRECTED(nanosleep);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 {
@@ -900,7 +900,7 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 	return 0;
 }
 
-/* Set the time of SIGALRM. Async-signal-safe, like alarm(2). */
+/* Set the time of SIGALRM; return 1 if one was set before. Async-signal-safe, like alarm(2). */
 REDIRECTED(alarm);
 unsigned int __wrap_alarm(unsigned int seconds)
 {
@@ -1164,7 +1164,7 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
 	return error;
 }
 
-/* This host has an interface without an address, "lo" with two addresses, and "eth9" with one. */
+/* List an interface without an address, "lo" with two addresses, and "eth9" with one. */
 REDIRECTED(getifaddrs);
 int __wrap_getifaddrs(struct ifaddrs **result)
 {
@@ -1263,7 +1263,7 @@ int __wrap_sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
 	return 0;
 }
 
-/* F_GETFD, which checks if a descriptor is open, never fails. */
+/* Let any command fail but F_GETFD, which checks if a descriptor is open. */
 int __wrap_fcntl(int descriptor, int command, long argument)
 {
 	if (command != F_GETFD && fails("fcntl"))
@@ -1316,8 +1316,8 @@ int __wrap_fclose(FILE *stream)
 }
 
 /*
- * A signal that is not blocked ends the program: first check what the program leaves.
- * connect_with_timeout() blocks the signal that it raises.
+ * Check what the program leaves before a signal ends it. connect_with_timeout() blocks the signal
+ * that it raises, so that the program goes on.
  */
 REDIRECTED(raise);
 int __wrap_raise(int number)

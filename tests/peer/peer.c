@@ -112,7 +112,9 @@ struct session {
 
 /* ---- Waiting ---- */
 
-/* Store how many bytes the other side will send, if it has sent a hello. */
+/*
+ * If the other side has sent a hello, store how many bytes it will send, or print why it rejects.
+ */
 static void learn_length(struct session *session, const struct rdma_conn_param *parameters)
 {
 	struct hello hello;

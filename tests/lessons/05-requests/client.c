@@ -11,9 +11,8 @@
  *   6. post a list of three requests: inline data, and one completion for all of them
  *   7. disconnect, destroy
  *
- * rdma_create_ep(3), rdma_connect(3), rdma_get_send_comp(3) and others block. alarm(30) bounds them
- * all: after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The kernel
- * then frees everything that the program had.
+ * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
+ * with status 1. The kernel then frees everything that the program had.
  */
 #include <endian.h>
 #include <err.h>

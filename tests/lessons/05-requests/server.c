@@ -10,9 +10,8 @@
  *   5. get completions of receives until a SEND without immediate data arrives
  *   6. wait until the client disconnects, destroy, print the number
  *
- * rdma_get_request(3), rdma_accept(3), rdma_get_recv_comp(3) and others block. alarm(30) bounds
- * them all: after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The
- * kernel then frees everything that the program had.
+ * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
+ * with status 1. The kernel then frees everything that the program had.
  */
 #include <endian.h>
 #include <err.h>

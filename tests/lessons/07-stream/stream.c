@@ -151,7 +151,7 @@ static void handle_completion(void)
 	if (count > 0 && wc.status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
 	if (count > 0) {
-		completed += wc.opcode == IBV_WC_SEND; /* and the WRITE before the SEND */
+		completed += wc.opcode == IBV_WC_SEND; /* and its WRITE is complete */
 		arrived += wc.opcode == IBV_WC_RECV;
 		quiet = wc.opcode == IBV_WC_RDMA_WRITE ? quiet : 0; /* a probe is no progress */
 		return;
@@ -199,8 +199,7 @@ static void send_stream(void)
 		size_t slot = sent % SLOTS;
 
 		if (sent >= SLOTS)
-			receive_length(); /* now the slot is free: its bytes are read, its WRITE is
-					     complete */
+			receive_length(); /* now the slot is free: the receiver has read it */
 		await(STDIN_FILENO, POLLIN, SILENCE / 2, "wait for input");
 		length = read(STDIN_FILENO, ring[slot], SLOT);
 		check(length < 0 ? -1 : 0, "read the input");

@@ -138,7 +138,7 @@ static int await(struct connection *c, const bool *condition, int seconds)
 		if (count > 0 && wc.status == IBV_WC_SUCCESS)
 			*(bool *)(uintptr_t)wc.wr_id = true;
 		else if (count > 0 && wc.status != IBV_WC_WR_FLUSH_ERR && /* an event reports why */
-			 !(iwarp && wc.status == IBV_WC_LOC_QP_OP_ERR))   /* soft-iWARP: the same */
+			 !(iwarp && wc.status == IBV_WC_LOC_QP_OP_ERR))   /* soft-iWARP's flush */
 			error = EIO, warnx("a request failed: %s", ibv_wc_status_str(wc.status));
 		else if (count < 0)
 			error = EIO;
@@ -205,7 +205,6 @@ static void destroy(struct connection *c)
 		rdma_destroy_event_channel(c->events);
 }
 
-/* Serve one client. */
 static void serve(struct rdma_cm_id *id)
 {
 	struct connection c = { .id = id, .outgoing = "message from the server" };

@@ -9,9 +9,8 @@
  *   4. compare the answer, post the receive again; go on with step 3
  *   5. disconnect, destroy
  *
- * rdma_create_ep(3), rdma_connect(3) and others block. alarm(30) bounds them and every other wait:
- * after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The kernel then
- * frees everything that the program had.
+ * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
+ * with status 1. The kernel then frees everything that the program had.
  */
 #include <err.h>
 #include <errno.h>

@@ -12,9 +12,9 @@
  *   7. receive answers until none has arrived for two seconds
  *   8. destroy
  *
- * rdma_create_ep(3), rdma_connect(3), rdma_get_send_comp(3) and others block. alarm(30) bounds them
- * all: after 30 s SIGALRM ends the program. A call that fails ends it with status 1, an
- * iWARP adapter with status 3. The kernel then frees everything that the program had.
+ * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
+ * with status 1, an iWARP adapter with status 3. The kernel then frees everything that the program
+ * had.
  */
 #include <arpa/inet.h>
 #include <err.h>

@@ -11,9 +11,9 @@
  *   6. create an address handle from the header, and send the number back; go on with step 5
  *   7. destroy
  *
- * rdma_get_request(3), rdma_get_recv_comp(3) and others block. alarm(30) bounds them all: after
- * 30 s SIGALRM ends the program. A call that fails ends it with status 1, a host without datagrams
- * with status 3. The kernel then frees everything that the program had.
+ * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
+ * with status 1, a host without datagrams with status 3. The kernel then frees everything that the
+ * program had.
  */
 #include <arpa/inet.h>
 #include <err.h>
