@@ -769,7 +769,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "disconnections at unusual times are classified correctly" {
+@test "disconnections at unusual times give the right exit status and reason" {
 	local repeated="repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED"
 	outcomes <<-END
 	both	0	DISCONNECTED@600
@@ -846,7 +846,7 @@ happy_path() {
 @test "each kind of session end happens at its deadline, neither earlier nor later" {
 	outcomes <<-END
 	client -t 10	0	ends:60 write
-	# not every request is signaled, and the last ones are not: all must be reported, whichever side gives up
+	# the last requests are not signaled: the session still ends at once, whichever side gives up
 	client -t 10 -n 100000 --depth 9 -s 64 -o /dev/full	1	until:1000 write unknown payload:30000 ring:3000	No space left on device
 	client -t 10 -n 100000 --depth 9 -s 64	4	until:1000 write payload:300000 ring:3000 gives-up:5	the peer gave up
 	client -t 10 -n 100000 --depth 9 -s 64	143	until:1000 write payload:300000 ring:3000 operation+signal	interrupted before
@@ -1056,7 +1056,7 @@ found() {
 	diff - <(echo "$output")
 }
 
-@test "--check prints a path line by line" {
+@test "--check prints its findings about a path line by line" {
 	local gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
 	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
 	local congestion="congestion  lo: type of service 0; the driver does not report PFC or ECN"
