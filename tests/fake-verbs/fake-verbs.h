@@ -132,7 +132,7 @@ struct stimulus {
 	struct fake_qp *qp;
 	struct work *work;
 	int code;          /* a status or an event type */
-	uint64_t position; /* number of work requests that the peer had posted */
+	uint64_t position; /* number of work requests that the peer has posted so far */
 	uint64_t request;  /* number of the peer's work request that completes */
 	uint32_t size;
 	uint8_t bytes[256]; /* a message, or private data */

@@ -630,7 +630,8 @@ static void check_same_payload(const struct peer *peer)
 }
 
 /*
- * Send the verdict if it is due, and return true. Without hellos end the session, and return false.
+ * Send the verdict if it is due, and return true if it was sent. Without hellos end the session
+ * instead.
  */
 static bool send_due_verdict(struct peer *peer)
 {

@@ -113,7 +113,7 @@ struct session {
 /* ---- Waiting ---- */
 
 /*
- * If the other side has sent a hello, store how many bytes it will send, or print why it rejects.
+ * If the other side has sent a hello, store how many bytes it will send, and print why it rejects.
  */
 static void learn_length(struct session *session, const struct rdma_conn_param *parameters)
 {
