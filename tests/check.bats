@@ -104,8 +104,8 @@ without_device() {
 	[[ $(json error) == "nccl: rdma0 port 1: "*"; routers do not forward packets of a link-local address: "* ]]
 }
 
-# check_without ADDRESS FOLDER...: run --check on host b with an empty folder in place of each FOLDER; expect exit
-# status 3.
+# check_without ADDRESS FOLDER...: run --check on host b with an empty folder in place of each FOLDER; it must find no
+# device.
 check_without() {
 	# shellcheck disable=SC2016 # expanded on the host
 	on b unshare --mount sh -c 'program=$1 address=$2 && shift 2
@@ -302,7 +302,7 @@ assert failed["text"] == f"source port {dropped}: " + outcome["error"], failed
 assert "switches choose one by this port" in failed["advice"], failed' "$output" "$dropped"
 }
 
-# set_mtu BYTES: set the MTU of host a's Ethernet; 1500 bytes give an RDMA MTU of 1024.
+# set_mtu BYTES: set the MTU of host a's Ethernet, and make its RDMA device anew; 1500 bytes give an RDMA MTU of 1024.
 set_mtu() {
 	lab run a rdma link del rdma0
 	lab run a ip link set eth0 mtu "$1"

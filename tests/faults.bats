@@ -106,7 +106,6 @@ when() {
 	ends "$4" "$6"
 }
 
-# signal NAME WHO: send the signal NAME to our client or server.
 signal() {
 	kill -s "$1" "${!2}"
 }
@@ -132,7 +131,8 @@ signal() {
 	done
 }
 
-# retransmits HOST COUNT: return true if the host's TCP has retransmitted COUNT times in a row, or has given up.
+# retransmits HOST COUNT: return true if the host's TCP has retransmitted at least COUNT times in a row, or has given
+# up.
 retransmits() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run "$1" sh -c 'state=$(ss -Htno state established state fin-wait-1)
@@ -188,8 +188,8 @@ discarded() {
 	fi
 }
 
-# good_or_failed STATUS SENT ARRIVED: check that a program that exited with STATUS stored all of SENT in ARRIVED, or
-# reported a failure and stored nothing.
+# good_or_failed STATUS SENT ARRIVED: check that STATUS is that of a success or a failure, and that ARRIVED has all of
+# SENT, or after a failure does not exist.
 good_or_failed() {
 	[[ $1 =~ ^[0-7]$ ]] || { echo "exit status $1"; return 1; }
 	if [ "$1" -eq 0 ] || [ -e "$3" ]; then cmp "$2" "$3"; fi

@@ -29,7 +29,7 @@ await() {
 }
 
 # wait_for_line FILE PATTERN PID [COUNT]: wait until COUNT lines (1) of FILE match PATTERN, an extended regular
-# expression. Fail if the process PID, which writes FILE, ends before that.
+# expression. Fail after LIMIT seconds, or if the process PID, which writes FILE, ends.
 wait_for_line() {
 	local count=${4:-1} found
 	[ -e "$1" ] || { echo "cannot wait for a line of $1: the file does not exist yet"; return 1; }
@@ -128,7 +128,6 @@ stop_server() {
 	expect_end server 0
 }
 
-# start_peer HOST ARGUMENT...: start tests/peer on HOST.
 start_peer() {
 	start peer "$1" "$PEER" "${@:2}"
 }
@@ -144,13 +143,12 @@ client() {
 	run --separate-stderr lab run b "$PROGRAMS/rdma-client" "$@" </dev/null
 }
 
-# start_client OPTION... ARGUMENT...: start rdma-client on host b, in the background.
 start_client() {
 	start client b "$PROGRAMS/rdma-client" "$@"
 }
 
-# serves_well MODE: check that the running server, whose payload is "from the server", exchanges the right contents
-# with our client in both directions, and then exits with 0.
+# serves_well MODE: check that the running server, whose payload is "from the server", exchanges the right contents with
+# our client in both directions, and exits with 0 on SIGTERM.
 serves_well() {
 	client -t "$LIMIT" -m "a good client" "$1" 192.0.2.1 "$port"
 	expect 0
@@ -172,7 +170,7 @@ drop_from_port() {
 		ip rule add pref 50 ipproto "$1" sport "$2" blackhole' - "$protocol" "$1"
 }
 
-# drop_nothing: end the effects of drop_from_port() and of delays.
+# drop_nothing: end the effects of drop_from_port() and of 'lab disturb'.
 drop_nothing() {
 	lab disturb
 	lab run a sh -c 'ip rule add pref 0 lookup local
@@ -291,8 +289,8 @@ setup_file() {
 	done
 }
 
-# End the programs that a failed test left running, restore the hosts with the command in $repair, remove the
-# temporary $folder, and show the output. A test sets these two variables.
+# End the programs that a failed test left running, restore the hosts with the command in $repair, remove the temporary
+# $folder, show the output, and validate JSON objects. A test sets both variables.
 teardown() {
 	local who file
 	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:0:2000}" "${stderr:0:2000}"

@@ -11,7 +11,7 @@ SESSIONS=${SESSIONS:-12}
 [ "${LAB_TRANSPORT:-}" != siw ] || CLIENTS=${CLIENTS:-8}
 CLIENTS=${CLIENTS:-20}
 
-# turn a sanitizer's report into an exit status that no test expects
+# turn a sanitizer's report into an exit status that no test expects; print stack traces
 export ASAN_OPTIONS=exitcode=99 TSAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
 
 # check_transcripts MODE: run one session with default options, and compare the output of both sides line by line.
@@ -96,7 +96,7 @@ some_sessions() {
 	[ ! -s "$server_err" ]
 }
 
-# check_sessions FILE MODE: check that each session in a server's output is a complete transcript.
+# check_sessions FILE MODE: check that each numbered session in a server's output is a complete transcript.
 check_sessions() {
 	local number message
 	while read -r number; do

@@ -30,7 +30,7 @@ serve() {
 	start_command sh -c "cd '$LAB/share' && exec $1"
 }
 
-# connect COMMAND: run COMMAND on host b, in the share; sets $status and $output.
+# connect COMMAND: run COMMAND on host b, in the share; it must exit with 0. Sets $output.
 connect() {
 	on b sh -c "cd '$LAB/share' && $1"
 	expect 0
