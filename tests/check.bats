@@ -302,7 +302,8 @@ assert failed["text"] == f"source port {dropped}: " + outcome["error"], failed
 assert "switches choose one by this port" in failed["advice"], failed' "$output" "$dropped"
 }
 
-# set_mtu BYTES: set the MTU of host a's Ethernet, and make its RDMA device anew; 1500 bytes give an RDMA MTU of 1024.
+# set_mtu BYTES: set the MTU of host a's Ethernet, and create its RDMA device again; 1500 bytes give an RDMA MTU of
+# 1024.
 set_mtu() {
 	lab run a rdma link del rdma0
 	lab run a ip link set eth0 mtu "$1"
