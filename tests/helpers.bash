@@ -194,7 +194,6 @@ random_file() {
 	head -c "$2" /dev/urandom >"$folder/$1"
 }
 
-# count FOLDER: print the number of entries of FOLDER.
 count() {
 	find "$1" -mindepth 1 | wc -l
 }
