@@ -21,7 +21,7 @@ static const char *gid_type_name(uint32_t type)
 	return type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" : "InfiniBand";
 }
 
-/* Report the source, the device and the GID that a connection to the address would use. */
+/* Report the source, the device and the GID of a connection to the address; set facts, too. */
 static void report_address(struct path *path, struct rdma_cm_id *id)
 {
 	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
@@ -54,7 +54,7 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 	findings_report(path->findings, "address", true);
 }
 
-/* Report why an address or a route is not resolved. `attempt`: what failed for this reason. */
+/* Report why an address or a route is not resolved; `attempt` is a prefix of the reason. */
 static bool unresolved(struct path *path, const char *step, const char *attempt, const char *reason,
 		       const char *advice)
 {
@@ -112,8 +112,8 @@ static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 }
 
 /*
- * Report whether the network interface keeps RoCE's packets from being dropped in a full network.
- * RoCE v1 has no IP header, so it has no DSCP.
+ * Report if the network interface keeps RoCE v2 packets from being dropped under congestion. Advise
+ * only with --tos. RoCE v1 has no IP header, and so no DSCP.
  */
 static void report_congestion(struct path *path, struct rdma_cm_id *id)
 {
@@ -133,7 +133,7 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
 
 /*
  * Resolve the address and then the route before `deadline` (now_milliseconds()), and store the MTU
- * of the path. Return false, after a finding, if that fails.
+ * of the path, or over iWARP of the port. Return false, after a finding, if that fails.
  */
 static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
@@ -164,8 +164,8 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 }
 
 /*
- * Send one datagram to RoCE's UDP port. Return false if that fails: a connect request that this
- * host's own filter drops would hang in the kernel for ever.
+ * Over RoCE v2, send a datagram to UDP port 4791. Return false if that fails: a connect request
+ * that this host's own filter drops would hang in the kernel for ever.
  */
 static bool can_send(struct path *path)
 {
@@ -190,7 +190,7 @@ static bool refuse_source(struct path *path, const char *reason)
 	return findings_report(path->findings, "address", false);
 }
 
-/* Find the route to path->address. Return false after a finding if there is none. */
+/* Find the route to path->address. Return false if there is none, or can_send() fails. */
 static bool check_address(struct path *path)
 {
 	int64_t deadline = now_milliseconds() + timeout_milliseconds(path->options);

@@ -21,9 +21,9 @@ struct path {
 	struct findings *findings;
 	struct devices *devices;
 	struct evidence *evidence;            /* facts about the address tried last */
-	struct addrinfo *addresses, *untried; /* addresses of the host; those not tried yet */
+	struct addrinfo *addresses, *untried; /* list of the host's addresses; its untried part */
 	struct addrinfo *address;             /* the address tried last */
-	struct addrinfo *sources;             /* addresses of --bind; NULL: any */
+	struct addrinfo *sources;             /* addresses of --bind; NULL: not given */
 	/* Valid if a route leads to `address`: */
 	char gid[INET6_ADDRSTRLEN]; /* GID of the other host; empty over iWARP */
 	unsigned int mtu;           /* payload bytes of a packet; 0: not known */
@@ -42,8 +42,8 @@ bool path_look_up(struct path *path);
 void path_release(struct path *path);
 
 /*
- * Try the remaining addresses of the host in turn until a route to one is found, and register
- * memory with its device. Return false after findings if no address is left.
+ * Try the remaining addresses of the host in turn until a route leads to one, and this host can
+ * send packets on it; also try to register memory with its device. Return false if none is left.
  */
 bool path_find_next(struct path *path);
 

@@ -14,11 +14,11 @@
 
 /*
  * An unused port: no service is registered for it, but some systems choose source ports from this
- * range. If a program answers there, the next port is tried.
+ * range. If a program answers, try the next port, and at most UNUSED_PORTS ports.
  */
 #define UNUSED_PORT  47893
 #define UNUSED_PORTS 4
-/* Timeout in seconds of each further request: the kernel repeats a lost request after 4 s. */
+/* Maximum timeout of a further request, in seconds: the kernel repeats a lost one after 4 s. */
 #define CONTROL_SECONDS 6
 
 void check_init(struct check *check, const struct options *options, const struct process *process)
@@ -44,7 +44,7 @@ static bool forgive(struct check *check, bool good)
 	return good;
 }
 
-/* Collect facts about this host. Report a rule that holds; if `required`, also that none does. */
+/* Collect facts about this host. Report the rule that holds, or, if `required`, that none does. */
 static void explain(struct check *check, bool required)
 {
 	const struct addrinfo *address = check->path.address;
@@ -86,7 +86,7 @@ enum status check_path(struct check *check)
 						path_find_next(&check->path) && usable);
 	else
 		limited = host_examine("", &check->devices.view, &check->findings);
-	if (usable && check->devices.memory_error) /* it outranks the limits of this host */
+	if (usable && check->devices.memory_error) /* a memory error outranks this host's limits */
 		check->findings.first_failure.length = 0;
 	enough = devices_check_memory(&check->devices);
 	if (!to_address && usable) {
@@ -147,7 +147,7 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	return true;
 }
 
-/* Send a connect request to an unused port. Otherwise as send_request(). */
+/* Do what send_request() does, with an unused port, and set FACT_control_port to it. */
 static bool send_to_unused(struct check *check, enum fact fact)
 {
 	for (unsigned int i = 0; i < UNUSED_PORTS; i++) {
@@ -191,7 +191,7 @@ static void explain_request(struct check *check)
 	change_ending_signals(SIG_BLOCK);
 }
 
-/* Without PORT: try the addresses in turn until one answers. */
+/* Without PORT: try the addresses until one answers. Return the status of the last request. */
 static enum status reach_address(struct check *check)
 {
 	enum status status;

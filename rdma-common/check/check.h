@@ -10,14 +10,14 @@
 
 #include "server.h"
 
-/* The state of a check. The parts point to each other, so it must not be moved. */
+/* The state of a check. Do not move it: its parts point to each other. */
 struct check {
 	const struct options *options; /* options of the program */
 	const struct process *process;
 	struct findings findings;
 	struct devices devices;
 	struct evidence evidence; /* facts that show why no connection is established */
-	bool explained;           /* a rule that holds was reported */
+	bool explained;           /* a rule of reach.h holds, and was reported */
 	struct path path;
 	struct probe probe;
 };
@@ -28,15 +28,15 @@ void check_init(struct check *check, const struct options *options, const struct
 /*
  * Report the devices, the route to options->address, or without an address the limits of this
  * host, and the memory for a session. Return STATUS_SUCCESS if a session can be tried,
- * STATUS_TOO_SLOW if the host is limited, STATUS_LOCAL_FAILURE if the memory cannot be registered,
- * or else STATUS_UNRESOLVED.
+ * STATUS_TOO_SLOW if host_examine() found a limit, STATUS_LOCAL_FAILURE if the memory cannot be
+ * registered, or else STATUS_UNRESOLVED.
  */
 enum status check_path(struct check *check);
 
 /*
- * Without PORT: send a connect request to an unused port, by `run` as probe_server() does.
- * Report whether the address answers, and which programs listen on this host. With PORT: if no
- * connection was established, report why. `status`: the result so far. Return the new result.
+ * Without PORT: send a connect request to an unused port by `run` (session_function). Report if
+ * the address answers, and which programs listen on this host. With PORT: if no connection was
+ * established, report why. `status`: the result so far. Return the new result.
  */
 enum status check_reach(struct check *check, enum status status, session_function run,
 			void *argument);

@@ -27,8 +27,8 @@ static int decode_rule(struct span table, uint8_t selector, unsigned int protoco
 }
 
 /*
- * Return the priority of RoCE's packets with a DSCP. If no rule names the DSCP, the rules for
- * RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
+ * Return the priority of RoCE packets with a DSCP; -1: none. If no rule names the DSCP, the rules
+ * for RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
  */
 static int decode_priority(struct span table, unsigned int dscp)
 {
@@ -76,7 +76,7 @@ static int read_ecn(const char *interface)
 	return known ? (int)priorities : -1;
 }
 
-/* Append the priorities for which a feature is on. */
+/* Append the priorities (bits) for which a feature is on; -1: not known. */
 static void describe(const char *name, int priorities, struct strbuf *buf)
 {
 	const char *known = priorities ? "on for priority" : "off";

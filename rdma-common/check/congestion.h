@@ -22,10 +22,10 @@
  */
 bool congestion_describe(const char *interface, unsigned int tos, struct strbuf *buf);
 
-/* Append what to set so that these packets are not dropped. */
+/* Append what to set so that packets with this type of service are not dropped. */
 void congestion_advise(const char *interface, unsigned int tos, struct strbuf *advice);
 
-/* The state of an interface. Priorities are bits; -1: not known. */
+/* The state of an interface. `pfc` and `ecn` have a bit for each priority; -1: not known. */
 struct congestion {
 	unsigned int dscp; /* the packets' DSCP; the two lowest bits of a type of service are ECN */
 	int pfc;           /* priorities with PFC */
@@ -33,10 +33,10 @@ struct congestion {
 	int ecn;           /* priorities with ECN */
 };
 
-/* Store the priority of the DSCP, and the priorities with PFC, from a message of the kernel. */
+/* Store `pfc` and `priority` from the kernel's answer. `congestion`: a struct congestion. */
 void congestion_take_dcb(void *congestion, struct netlink_message message);
 
-/* Append the state, as congestion_describe() does. */
+/* Append the state to `buf`, and return the same as congestion_describe(). */
 bool congestion_text(const struct congestion *congestion, struct strbuf *buf);
 
 #endif

@@ -23,8 +23,8 @@
 /* ---- Addresses of this host that lead to a device ---- */
 
 /*
- * Ask the connection manager which port of which device an address leads to, and keep the answer if
- * it names one. The kernel finds a device only if this network namespace has the network interface
+ * Ask the connection manager which port of which device an address leads to, and add it to `view`.
+ * The kernel finds a device only if this network namespace has the network interface
  * (cma_acquire_dev_by_src_ip() of its cma.c), whatever GIDs the device shows here. librdmacm finds
  * it only if it can open the device. Return 0, or an errno value if no identifier can be created.
  */
@@ -55,7 +55,7 @@ static int bind_address(struct host_view *view, const struct ifaddrs *one)
 	return 0;
 }
 
-/* Find all addresses of this namespace that lead to a device. Return 0 or an errno value. */
+/* Store all addresses of this namespace that lead to a device. Return 0 or an errno value. */
 static int find_own_addresses(struct host_view *view)
 {
 	struct ifaddrs *all;
@@ -244,7 +244,7 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 		const struct host_address *first = &view->addresses[i];
 		size_t count = 0;
 
-		/* print a group, all addresses of a device and interface, at its first address */
+		/* print all addresses of a device and interface together, at the first of them */
 		for (size_t j = 0; j < view->address_count; j++) {
 			const struct host_address *other = &view->addresses[j];
 

@@ -26,24 +26,24 @@ struct devices {
 
 /*
  * Check all devices and report their ports. With `with_memory`, also try to register memory on
- * each. Return true if a port can be used. devices_release() frees devices->view.
+ * each until one fails. Return true if a port can be used. devices_release() frees devices->view.
  */
 bool devices_check(struct devices *devices, bool with_memory);
 void devices_release(struct devices *devices);
 
-/* Append the addresses at which other hosts reach this one, if there are any. */
+/* Append the addresses, except link-local ones, at which other hosts reach this one. */
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found);
 
 /*
- * Try to register the memory of the smallest session. If the host has enough memory, try to exceed
- * the locked-memory limit, too: a driver may apply it where the kernel does not, or not at all. A
- * failure below the limit has another cause.
+ * Try to register the memory of the smallest session; set memory_error and lock_limited. If that
+ * works, try to exceed a limit below 64 MiB: some drivers ignore the locked-memory limit, others
+ * apply it to processes that the kernel exempts.
  */
 void devices_try_memory(struct devices *devices, struct ibv_context *verbs);
 
 /*
- * Report how much memory may be locked. If no device was tried, only the kernel's limit is known.
- * Return false if it is too little for a session.
+ * Report how much memory may be locked: without an attempt, the limit that the kernel applies.
+ * Return false if the memory of a session could not be registered.
  */
 bool devices_check_memory(struct devices *devices);
 

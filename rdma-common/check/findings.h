@@ -18,7 +18,7 @@ struct findings {
 	struct console *console;
 	bool json;                   /* print no lines */
 	struct json_object *all;     /* object with an array for each step */
-	struct json_object *latest;  /* the latest finding, in one of its arrays */
+	struct json_object *latest;  /* the latest finding, in an array of `all` */
 	struct strbuf found, advice; /* texts of the next finding, until findings_report() */
 	struct strbuf first_failure; /* the first failed finding with its advice; empty: none */
 };

@@ -20,7 +20,7 @@ struct host {
 	const char *root;
 	const struct host_view *view;
 	struct findings *findings; /* with the texts of the next finding */
-	glob_t devices;            /* their folders in sysfs */
+	glob_t devices;            /* folders of all devices in sysfs */
 	const char *device;        /* folder of the current device */
 	const char *name;          /* name of the current device */
 	bool software;             /* the device has no adapter */
@@ -33,7 +33,7 @@ struct host {
 
 /* ---- Files and findings ---- */
 
-/* Read a file of the PCI function: the device, or the parent of an auxiliary one (irdma, mana). */
+/* Read a file of the PCI function; it is the parent of an auxiliary device (irdma, mana). */
 static struct sysfs_line read_pci(const struct host *host, const char *name)
 {
 	struct sysfs_line line = sysfs_read_line("%s/device/%s", host->device, name);
@@ -41,7 +41,7 @@ static struct sysfs_line read_pci(const struct host *host, const char *name)
 	return line.text[0] ? line : sysfs_read_line("%s/device/../%s", host->device, name);
 }
 
-/* Report the finding, and reset `limited`. If the port is not judged, report no limit. */
+/* Report the finding, and reset `limited`. If the port is not judged, omit limit and advice. */
 static void report_finding(struct host *host, const char *step)
 {
 	bool limited = host->limited && host->counts;
@@ -142,7 +142,7 @@ static double model_rate(const struct host *host)
 	return most;
 }
 
-/* Return the rate of a PCIe link: 8 of 10 bits are data, and above 5 GT/s 128 of 130. */
+/* Return the data rate of a PCIe link: 8 of 10 bits are data, and above 5 GT/s 128 of 130. */
 static double link_rate(double gigatransfers, double lanes)
 {
 	return gigatransfers * lanes * (gigatransfers < 8 ? 0.8 : 128.0 / 130);
@@ -314,7 +314,7 @@ const char *host_gid_advice(const uint8_t gid[16], bool version_2)
 		       : NULL;
 }
 
-/* Rank a GID as NCCL does: RoCE v2 with a routed address is best, IPv4 first. */
+/* Rank a GID as NCCL does, from 1 to 4: best is RoCE v2 with a routed IPv4 address. */
 static int rank_gid(const struct in6_addr *gid, bool version_2)
 {
 	if (host_gid_advice(gid->s6_addr, version_2))
@@ -328,7 +328,7 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 /* Report the settings of NCCL for the port; over InfiniBand any GID is right. */
 static void report_setting(struct host *host, bool roce, unsigned int index, const char *advice)
 {
-	/* the file exists once the mode was set or read (Documentation/ABI, configfs-rdma_cm) */
+	/* the file exists after root has made the device's folder (ABI: configfs-rdma_cm) */
 	struct sysfs_line mode = sysfs_read_line(ROCE_MODE, host->root, host->name, host->port);
 	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
 

@@ -8,8 +8,8 @@
  * A container may see the adapters and GIDs of all network namespaces in sysfs. Adapters that it
  * cannot open are left out, and ports that it cannot use are not judged (struct host_view).
  *
- * Threads: the main thread. A driver may ask the adapter's firmware for a file that is read, so
- * do not call these functions during a session.
+ * Threads: the main thread. A driver may ask the adapter's firmware for a file's contents, so do
+ * not call these functions during a session.
  */
 #ifndef RDMA_COMMON_HOST_H
 #define RDMA_COMMON_HOST_H
@@ -36,7 +36,7 @@ struct host_address {
 /* The devices in sysfs that this process can use, and the addresses that lead to them. */
 struct host_view {
 	struct ibv_context **devices;   /* the devices that rdma_get_devices(3) opened */
-	struct host_address *addresses; /* their `verbs` are among these */
+	struct host_address *addresses; /* their `verbs` are in `devices` */
 	size_t device_count, address_count;
 };
 
@@ -60,12 +60,12 @@ bool host_examine(const char *root, const struct host_view *view, struct finding
 bool host_is_software(const char *device);
 
 /*
- * Return the link rate of a port of the same device in Gbit/s; 0: the port is not active; -1: there
+ * Return the link rate of a port of such a device in Gbit/s; 0: the port is not active; -1: there
  * is no such port. The rate of a software device means nothing.
  */
 double host_port_rate(const char *device, unsigned int port);
 
-/* Return what to change if RoCE v2 or v1 uses this GID; NULL: nothing. The text is static. */
+/* Return advice on a GID of RoCE v2 (`version_2`) or v1; NULL: none. The text is static. */
 const char *host_gid_advice(const uint8_t gid[16], bool version_2);
 
 #endif

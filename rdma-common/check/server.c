@@ -17,8 +17,8 @@
 #define BUSY_MILLISECONDS 100
 /*
  * A direction is slow if the other one is this many times as fast in two measurements: emulated
- * hosts, and hosts that share processors, differ by less. A session is slow if half of those that
- * run beside it are this many times as fast.
+ * hosts, and hosts that share processors, differ by less. A session is slow if at least half of the
+ * simultaneous ones are this many times as fast.
  */
 #define MUCH_SLOWER 3
 /* Latency is measured by MAX_READS READs of READ_SIZE bytes; by fewer if a READ takes long. */
@@ -39,7 +39,7 @@
 
 /* ---- The outcome of a session ---- */
 
-/* Return the nanoseconds from the start to the server's verdict, which follows all other data. */
+/* Return the ns, at least 1, from the start to the server's verdict, which follows all data. */
 static int64_t elapsed(const struct connection *connection)
 {
 	int64_t time = connection->verdict_time - connection->figures.started;
@@ -60,7 +60,7 @@ static struct rates rates_of(const struct connection *connection)
 			       (double)connection->peer_verdict.length * scale };
 }
 
-/* Count the packets of a session in each direction. */
+/* Add the approximate packets of a session to the sums of both directions. */
 static void count_packets(struct probe *probe, const struct connection *connection)
 {
 	unsigned int mtu = probe->path->mtu > 0 ? probe->path->mtu : USUAL_MTU;
@@ -124,8 +124,8 @@ static bool is_silence(enum status status)
 }
 
 /*
- * Return the result of one direction. Digests are compared once both operations are done. A
- * completed operation alone shows only that the adapters delivered the bytes.
+ * Return the result of one direction. A completed operation shows only that the adapters delivered
+ * the bytes: digests are compared after both operations.
  */
 static enum direction_result classify_direction(bool verified, bool completed)
 {
@@ -212,9 +212,9 @@ static void report_server(struct probe *probe)
 
 /*
  * Return the size for ping(8) whose packets are as long as those of an RDMA WRITE of probe->size
- * bytes. After the IP header RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload in
- * words of 4, and 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH instead of IP and UDP.
- * Over iWARP, TCP chooses the length of packets.
+ * bytes. After the IP header RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload padded
+ * to a multiple of 4, and 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH instead of IP
+ * and UDP. Over iWARP, TCP chooses the length of packets.
  */
 static uint64_t ping_size(const struct probe *probe)
 {
@@ -293,9 +293,9 @@ static void report_transfer(struct probe *probe)
 /* ---- Sessions ---- */
 
 /*
- * Return true if a server that rejected the connection may accept another one soon: a session ends
- * a little later there than here, and then releases its memory. Over iWARP the reason may be lost:
- * the reset of the connection overtakes it.
+ * Return true if a server that rejected the connection may accept another one soon: it ends the
+ * previous session a little later than the client, and then releases its memory. Over iWARP the
+ * reason may be lost: the reset of the connection overtakes it.
  */
 static bool may_accept_soon(const struct probe *probe, const struct peer_hello *server)
 {
@@ -308,7 +308,7 @@ static bool may_accept_soon(const struct probe *probe, const struct peer_hello *
 	return refusal == REFUSAL_SESSIONS;
 }
 
-/* Return true if the server may accept another attempt: with the other operation, or later. */
+/* Return true if another attempt, with the other operation or later, may succeed; prepare it. */
 static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
 			    int64_t busy_deadline)
 {
@@ -343,8 +343,8 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Return false if packets are lost and the sessions have taken long enough. Set the time at which
- * the next session is interrupted; if it has few bytes, one lost packet is enough to set that.
+ * Return false if packets are lost and LOSSY_MILLISECONDS have passed. If packets are lost, limit
+ * the next session by probe->stop_time; if it tests a size, one lost packet is enough for that.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -399,7 +399,8 @@ static void report_stopped(struct probe *probe)
 
 /*
  * Run a session in which the client sends `size` bytes, and the server as many, or one byte with
- * `short_reply`. Return false if it did not run.
+ * `short_reply`; repeat it while may_be_accepted(). Keep the first failure. Return false if a
+ * session did not run, or was stopped.
  */
 static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 {
@@ -436,8 +437,8 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 }
 
 /*
- * After silence in both directions, send this size to the server, and let it send one byte. Return
- * true if the results are enough for advice.
+ * After silence in both directions, send this size to the server, which answers with one byte.
+ * Return true if the results are enough for advice.
  */
 static bool find_direction(struct probe *probe)
 {
@@ -493,7 +494,7 @@ static void explain_silence(struct probe *probe)
 	advise_size(probe);
 }
 
-/* Transfer `size` bytes in each direction. Return false if that failed; a finding says why. */
+/* Transfer `size` bytes in each direction, and report that. Return false if it failed. */
 static bool try_size(struct probe *probe, uint64_t size)
 {
 	const struct outcome *outcome;
@@ -571,8 +572,8 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
 }
 
 /*
- * Run a session that measures, with the options and parameters in `probe`. Return false if it
- * failed; a finding of `step` says why.
+ * Run a session that measures, with the options and parameters in `probe`. If it fails, report a
+ * finding of `step` and return false. Return false also if it did not run.
  */
 static bool run_measurement(struct probe *probe, const char *step, uint64_t size, bool short_reply)
 {
@@ -586,7 +587,7 @@ static bool run_measurement(struct probe *probe, const char *step, uint64_t size
 	return findings_report(probe->findings, step, false);
 }
 
-/* Measure WRITEs in one direction: to the client if `back`. Return false if that failed. */
+/* Store the rate of WRITEs, to the client if `back`, in bit/s. Return false if that failed. */
 static bool measure_rate(struct probe *probe, bool back, double *rate)
 {
 	unsigned int seconds = probe->options->duration_seconds;
@@ -675,7 +676,7 @@ static unsigned int count_reads(const struct probe *probe)
 	return fit < MIN_READS ? MIN_READS : (unsigned int)fit;
 }
 
-/* Measure how long a READ takes: run one after another, and poll for completions. */
+/* Measure how long a READ takes: run READs one after another, and poll for completions. */
 static bool try_latency(struct probe *probe)
 {
 	const struct latency *latency = &probe->latency;
@@ -702,7 +703,7 @@ static bool try_latency(struct probe *probe)
 	return true;
 }
 
-/* Measure the rate of each direction, and latency; nothing with --duration 0. */
+/* Measure the rate of each direction, and latency. With --duration 0, measure nothing. */
 static bool try_rates(struct probe *probe)
 {
 	struct rates rates = { 0 };
@@ -739,7 +740,7 @@ static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 	return to_server * 2 >= good || to_client * 2 >= good;
 }
 
-/* Report one of the sessions by the source port that selects its path. */
+/* Report a simultaneous session by its source port. Return true if the session succeeded. */
 static bool report_source_port(struct probe *probe, const struct outcome *outcome)
 {
 	bool good = outcome->end.status == STATUS_SUCCESS;
@@ -772,8 +773,8 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 }
 
 /*
- * Run sessions at once, perhaps on different paths. Both sides write for as long as in the
- * measurement of rates, if there was one. Return false if a session failed.
+ * Run --connections sessions at once, perhaps on different paths. Both sides write for as long as
+ * in the measurement of rates, if there was one. Return false if a session failed.
  */
 static bool try_paths(struct probe *probe)
 {
@@ -802,7 +803,7 @@ static bool try_paths(struct probe *probe)
 
 /* ---- All sessions ---- */
 
-/* Prepare for the next address, as an ordinary session does. Return false if none is left. */
+/* Find the next address with a route, and reset the results. Return false if none is left. */
 static bool go_on(struct probe *probe)
 {
 	bool found;
@@ -899,7 +900,7 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 	const struct loss *loss = &probe->loss;
 
 	if (probe->begun == 0 || (!growth.any && probe->verified == 0))
-		return status; /* no session began, or none was verified and nothing counts */
+		return status; /* no session, or neither counters nor a verified size */
 	judge_loss(probe);
 	add_loss(probe, status);
 	if (growth.any)

@@ -26,12 +26,12 @@ struct rates {
 	double to_server, to_client;
 };
 
-/* The result of a session, once its connection is joined. */
+/* The result of a session whose thread has ended. */
 struct outcome {
 	struct failure end;          /* status and cause */
 	bool rejected;               /* the server rejected the connection */
 	struct peer_hello rejection; /* valid if `rejected` */
-	int answer;                  /* answer to the request (connection->answer) */
+	int answer;                  /* answer to the connect request (connection->answer) */
 	bool connected;              /* the connection was established */
 	struct hello hello;          /* the server's hello, valid if `connected` */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
@@ -47,10 +47,9 @@ struct outcome {
 struct probe;
 
 /*
- * Wait until probe->start. Then run sessions with the options probe->session, probe->parameters and
- * probe->path->address, as many at once as the options say. These stay constant.
- * Interrupt the sessions at probe->stop_time. Set probe->reached, and call probe_take() for each
- * session that ran. If a signal interrupts the program before, no session runs.
+ * Wait until probe->start. Then run as many sessions at once with probe->path->address as the
+ * options probe->session say, and with probe->parameters. Interrupt them at probe->stop_time. Set
+ * probe->reached, and call probe_take() for each session that ran. After a signal, run none.
  */
 typedef void (*session_function)(struct probe *probe, void *argument);
 
@@ -66,7 +65,7 @@ struct probe {
 	int64_t start;         /* earliest start of the next session (now_milliseconds()) */
 	int64_t stop_time;     /* time to interrupt that session; INT64_MAX: never */
 	int64_t begun;         /* start of the first session (now_milliseconds()); 0: none */
-	int64_t measuring;     /* milliseconds of measurements so far, as planned */
+	int64_t measuring;     /* planned duration of all measurements so far, in milliseconds */
 	const char *step;      /* step of the next session's finding */
 	bool stopped;          /* no further session runs, because packets are lost */
 	bool needs_explaining; /* a session failed, and no lost packets explain it */
@@ -77,10 +76,10 @@ struct probe {
 	bool mode_is_known; /* the server's operation is known, or both were tried */
 	uint64_t size;      /* latest size: bytes in each direction */
 	enum direction_result to_server, to_client; /* results of this size */
-	int64_t exchange;  /* ns of the quickest session that transferred a size */
+	int64_t exchange;  /* shortest duration of a session that transferred a size, in ns */
 	uint64_t verified; /* the largest size that was verified in both directions; 0: none */
 	bool all_verified; /* every size is verified in both directions */
-	struct counters before, after; /* counters of the device's port */
+	struct counters before, after; /* counters of this host's port, over all sessions */
 	/* approximate packets of all sessions, with those of SESSION_PACKETS */
 	uint64_t packets_to_server, packets_to_client;
 	struct loss loss;
@@ -100,7 +99,9 @@ void probe_take(struct probe *probe, const struct connection *connection);
 /*
  * Run as many sessions with the server as needed, by `run` with `argument`, and report the
  * findings. If no server of this project answers at an address, try the next address of the host.
- * Return the status of the first session that failed, or STATUS_SUCCESS.
+ * Return the status of the first session that failed, STATUS_INTERRUPTED after a signal,
+ * STATUS_LOCAL_FAILURE if a session could not start, STATUS_TOO_SLOW if a rate is below --min-rate,
+ * or else STATUS_SUCCESS.
  */
 enum status probe_server(struct probe *probe, session_function run, void *argument);
 
@@ -111,7 +112,7 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
  */
 enum status probe_report_counters(struct probe *probe, enum status status);
 
-/* Print the last line for sessions that ended with `status`, unless a finding says enough. */
+/* Print the last line: the result, unless a session failed or a rate is below --min-rate. */
 void probe_print_end(const struct probe *probe, enum status status);
 
 #endif
