@@ -73,7 +73,6 @@ double host_port_rate(const char *device, unsigned int port)
 	return strtod(sysfs_read_line(PORT "rate", device, port).text, NULL);
 }
 
-/* Return the sum of the rates of all ports of the device. */
 static double device_rate(const char *device)
 {
 	double sum = 0, rate;

@@ -623,7 +623,6 @@ static void append_rate(struct probe *probe, const char *direction, double rate)
 			    direction, rate_describe(rate).text, rate_describe(wanted).text);
 }
 
-/* Add both rates to the finding's object. */
 static void add_rates(struct probe *probe, const struct rates *rates)
 {
 	json_add_number(probe->findings->latest, "client_to_server_bits_per_second",

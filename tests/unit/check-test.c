@@ -46,10 +46,10 @@ struct turn {
 	enum hello_kind hello_kind;
 	enum refusal refusal;
 	enum measured measured;
-	uint64_t to_server, to_client; /* bit/s, over half a second */
-	uint64_t errors_there;
-	uint16_t port;        /* TCP source port; 0: unknown */
-	int64_t milliseconds; /* duration, for the time limit of a lossy path */
+	uint64_t to_server, to_client; /* measured rates in bit/s */
+	uint64_t errors_there;         /* the server's errors plus 1; 0: not reported */
+	uint16_t port;                 /* TCP source port; 0: unknown */
+	int64_t milliseconds;          /* duration, for the time limit of a lossy path */
 };
 
 /* Return a connected session that ends with status `how` in these stages. */
@@ -113,7 +113,6 @@ static struct turn refused_silently(uint64_t size)
 	return (struct turn){ .size = size, .status = STATUS_REFUSED, .rejected = true };
 }
 
-/* Return a session that the server rejects with a reason. */
 static struct turn refused(uint64_t size, enum refusal why)
 {
 	struct turn turn = refused_silently(size);
@@ -123,7 +122,6 @@ static struct turn refused(uint64_t size, enum refusal why)
 	return turn;
 }
 
-/* Return a session that measures `measured` and ends with status `how`. */
 static struct turn measures(uint64_t size, enum measured measured, enum status how)
 {
 	return (struct turn){
@@ -145,7 +143,6 @@ static struct turn to_server(uint64_t rate)
 	return turn;
 }
 
-/* Return a session that measures the rate from the server. */
 static struct turn to_client(uint64_t rate)
 {
 	struct turn turn = measures(1, TO_CLIENT, STATUS_SUCCESS);
@@ -215,7 +212,7 @@ static const uint64_t up_to_a_packet[] = { 1, 1024, MTU - 1, MTU, 0 };
 static const uint64_t beyond_a_packet[] = { 1, 1024, MTU - 1, MTU, MTU + 1, 0 };
 static const uint64_t all_sizes[] = { 1, 65536, 1048576, 0 }; /* for an unknown packet length */
 
-/* The path to examine with --json: packets have MTU bytes. */
+/* The check under test, with --json, and the script of its sessions. */
 static struct {
 	struct options options;
 	struct console console;
@@ -227,7 +224,7 @@ static struct {
 	const char *row;             /* the expected findings, for failure messages */
 	const char *device;          /* the server's device */
 	enum ibv_mtu mtu;
-	unsigned int reads; /* number of READs that a session of latency must have */
+	unsigned int reads; /* number of READs that must measure latency */
 	int64_t exchange;   /* duration of a session that measures nothing, in milliseconds */
 	bool lines;         /* print the last line as text, without --json */
 	char printed[256];
@@ -291,8 +288,8 @@ static void assert_measures(const struct probe *probe, enum measured measured)
 }
 
 /*
- * Set the result of a measurement. The requests complete at once; the verdict arrives half a second
- * after the start.
+ * Set the figures of a session. Its requests complete at once. Its verdict arrives half a second
+ * after the start, or after a multiple of path.exchange if nothing is measured.
  */
 static void set_measurement(struct connection *connection, const struct turn *turn)
 {
@@ -420,7 +417,7 @@ static void expect(const char *step, const char *pattern)
 		fail_msg("'%s' is not '%s'", text, pattern);
 }
 
-/* Check the text of `key` in the last finding; NULL: the key is absent or null. */
+/* Check the text of `key` in the last finding of a step; NULL: the key is absent or null. */
 static void expect_key(const char *step, const char *key, const char *expected)
 {
 	struct json_object *all = findings_of(step);
@@ -509,7 +506,7 @@ TEST(sizes_around_the_packet_length_are_tried)
 
 /* clang-format on */
 
-/* Return the finding about a size that does not pass, with its advice. */
+/* Return a pattern for the finding about a size that does not pass. `advice`: "" or " -> ...". */
 static const char *ended(const char *to_server, const char *to_client, enum status cause,
 			 const char *advice)
 {
@@ -659,7 +656,7 @@ TEST(failed_size_is_explained)
 
 /* clang-format on */
 
-/* Return the finding about a session that is not established, with its advice. */
+/* Return a pattern for the finding about a session that is not established, like ended(). */
 static const char *no_session(unsigned int size, enum status cause, const char *advice)
 {
 	return text_of("%sfailed: peer: with %u byte%s: cause %d%s", size == 1 ? "" : "ok: * | ",
@@ -680,7 +677,7 @@ static const char subnet_silent[] =
 
 /* clang-format off */
 
-/* Each case: sessions that are not established, and the finding about the server. */
+/* Each case: a session that is not established, and the finding about the server. */
 TEST(refused_connection_is_explained)
 {
 	const struct example examples[] = {
@@ -707,14 +704,14 @@ TEST(refused_connection_is_explained)
 		{ OVER_ROCE, no_size, { refused_silently(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused_silently(1024) }, REFUSAL, .found = no_session(1024, REFUSAL, one_off) },
-		/* other rejections are not tried again */
+		/* any other rejection ends the check */
 		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_LENGTH) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused(1024, (enum refusal)200) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { { 1024, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_OTHER_VERSION } }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
-		/* a server that ran out of a resource is not tried again */
+		/* memory becomes free only after an earlier session; other resources do not */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_MEMORY) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_STORAGE) }, REFUSAL,
@@ -1055,7 +1052,7 @@ TEST(lost_packets_are_reported_with_share_and_direction)
 		{ "out_of_seq_request", NULL, 1, 0.1, GOOD, "ok: packets are lost from server to client, about 2.8 % of them; out_of_seq_request 1", "0.0277777778", "server to client" },
 		/* Soft-RoCE counts a retry for each NAK, too: no second loss */
 		{ "rcvd_seq_err", "completer_retry_err", 1, 0.1, GOOD, "ok: packets are lost from client to server, about 2.8 % of them; rcvd_seq_err 1, completer_retry_err 1", "0.0277777778", "client to server" },
-		/* other errors and duplicate requests are not losses */
+		/* duplicate requests and congestion marks are not losses */
 		{ "duplicate_request", "np_ecn_marked_roce_packets", 9, 0.1, GOOD, "ok: duplicate_request 9, np_ecn_marked_roce_packets 9", "0", NULL },
 		/* clang-format on */
 	};
@@ -1124,7 +1121,6 @@ TEST(last_line_reports_lost_packets)
 	}
 }
 
-/* Return a session that was interrupted. */
 static struct turn interrupted(uint64_t size)
 {
 	return ends(size, STOPPED, POSTED, REMOTE_MR);

@@ -82,7 +82,7 @@ static struct strbuf describe(const struct answer *answer, size_t size, int ecn,
 	return words;
 }
 
-/* A member of the answer and its changed value. */
+/* Offset and size of a changed member of the answer, and its new value. */
 #define SET(member, value) \
 	offsetof(struct answer, member), sizeof(((struct answer *)NULL)->member), (value)
 #define AS_IT_IS  0, 0, 0
@@ -141,7 +141,7 @@ TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
 	}
 }
 
-/* Each round adds a rule: none, the default rule, one for port 4791, one for UDP port 4791. */
+/* Each round adds a rule, which applies: none, the default, for port 4791, for UDP port 4791. */
 TEST(rules_for_the_port_of_roce_apply_if_the_dscp_has_no_rule)
 {
 	static const struct dcb_app rules[] = {
@@ -198,7 +198,7 @@ TEST(truncated_answer_is_rejected)
 	}
 }
 
-/* Entries before that entry are used; the entry and all after it are ignored. */
+/* Earlier entries are used; that entry and all later ones are ignored. */
 TEST(impossible_entry_length_ends_the_table)
 {
 	static const uint16_t lengths[] = { 0, 3, 4, 7, 4096, UINT16_MAX };
@@ -227,7 +227,7 @@ TEST(last_entry_may_have_an_odd_length)
 	assert_description(26, &answer, sizeof(answer), LOSSLESS);
 }
 
-/* DSCP 0 is used by all other traffic, so a class of its own would protect no packets. */
+/* All other traffic has DSCP 0, so the advice is to use another DSCP. */
 TEST(advice_names_dcb_settings_except_for_dscp_0)
 {
 	struct strbuf words = { 0 };

@@ -71,7 +71,7 @@ static struct console *console;
 static int readers[STREAMS] = { -1, -1 }, writers[STREAMS] = { -1, -1 };
 static bool failed; /* set by console_close(): a write to standard output failed */
 
-/* Each test has its own console, because a stuck thread continues to use one. */
+/* Each test has its own console: a thread that is stuck in write(2) keeps using the old one. */
 static int reset(UNUSED void **state)
 {
 	static struct console consoles[64];
@@ -211,7 +211,7 @@ TEST(long_line_is_not_torn)
 }
 
 #define THREADS 8
-#define LINES   250 /* of each thread; the lines of all threads can be queued */
+#define LINES   250 /* lines of each thread: few enough to queue those of all threads */
 
 static void *print_lines(void *thread)
 {
@@ -263,7 +263,7 @@ static const char *skip_lines(const char *text, int *line)
 	}
 }
 
-/* Check that the lines that can be queued arrive, and that each gap is reported. */
+/* Check that lines are dropped only beyond the queue, are reported, and delay no other stream. */
 static void assert_dropped_lines_are_reported(enum stream stream, int reader)
 {
 	const int other = STREAMS - 1 - (int)stream;

@@ -5,7 +5,7 @@
 #include "unit.h"
 #include "folder.h"
 
-/* The last three counters belong to the network interface. */
+/* Number of the port's counters: the last three belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
 /* Write `text` to a counter's file in the folder `place` of port 2; NULL: write no file. */
@@ -42,7 +42,7 @@ TEST(every_counter_has_a_name)
 
 /*
  * Drivers have counters in hw_counters of the port or, like cxgb4, of the device. The folder
- * counters has those that InfiniBand requires.
+ * "counters" has those that InfiniBand requires.
  */
 TEST(counters_are_read_from_each_of_three_folders)
 {
@@ -70,7 +70,7 @@ TEST(counters_are_read_from_each_of_three_folders)
 TEST(drivers_counter_is_preferred_to_the_standard_one)
 {
 	static const struct {
-		const char *own, *required; /* text of the files; NULL: no such file */
+		const char *own, *required; /* text in hw_counters, counters; NULL: no file */
 		bool any;
 		uint64_t value;
 	} cases[] = {
@@ -134,8 +134,8 @@ TEST(sum_of_errors_excludes_waits)
 }
 
 /*
- * The network interface is missing, has no pause frames or too long a name, or its name leads to
- * this test's folder.
+ * Each case: the name of the port's network interface, and its discarded frames. The last name
+ * leads to the file of this test.
  */
 TEST(discarded_frames_are_read_even_without_pause_frames)
 {

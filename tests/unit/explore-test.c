@@ -140,7 +140,7 @@ static const char *const occurrence_names[] = { OCCURRENCES(TEXT) };
 struct setting {
 	enum fault fault;
 	enum operation operation;
-	bool completes_early;   /* both adapters complete early, as soft-iWARP does */
+	bool completes_early;   /* completions may come before delivery, as over soft-iWARP */
 	bool flushes_at_notice; /* an adapter may flush when the peer disconnects */
 	bool refuses;           /* an adapter rejects requests in the error state, as cxgb4 does */
 	bool one_way;           /* the server does not operate */
@@ -259,8 +259,7 @@ static void print_node(const struct node *node)
 
 #define FINISHED_DISTANCE 100 /* more than the sum of all other terms */
 
-/* Return a sum that every event except EVENT_DRAINED increases, which follows from another event.
- */
+/* Return a sum that grows with every event. EVENT_DRAINED is handled together with another one. */
 static int distance_from_start(const struct world *world)
 {
 	int distance = world->lost + world->faults + world->worker_failures;
@@ -317,7 +316,6 @@ static bool can_execute(const struct world *world, enum role role, enum request 
 	return true;
 }
 
-/* Return true if the transport may execute any request of `role` now. */
 static bool can_execute_any(const struct world *world, enum role role)
 {
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
@@ -569,7 +567,7 @@ static void happen(struct world *world, enum role role, enum event_type type, en
 	       (struct label){ (uint8_t)role, OCCURRENCE_EVENT, (uint8_t)type, (uint8_t)status });
 }
 
-/* Let an event occur that needs no fault. */
+/* Do what happen() does, for an event that needs no fault. */
 static void proceed(struct world *world, enum role role, enum event_type type, enum status status)
 {
 	exploration.goes_on = true;
@@ -818,7 +816,7 @@ static enum giving_up way_of_giving_up(const struct side *side, enum role role)
 	return GIVING_UP_HEARD;
 }
 
-/* Let a worker fail. A later failure of the second worker changes nothing. */
+/* Let a worker fail. The failure of a second worker must not replace the first reason. */
 static void worker_failures(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];

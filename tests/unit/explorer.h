@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Explore every state that two sides and everything between them can reach. Visit each state once
- * and the nearest first, so that no shorter trace leads to the violation. Define these before you
- * include this: struct world, which is compared byte by byte; struct label, the step into a
- * world; struct setting; enum violation with VIOLATION_NONE (0) and VIOLATION_ENDLESS; and
- * violation_names[].
+ * Explore every world that can follow a first one. Visit each world once, the nearest first, so
+ * that no shorter trace leads to the violation. Define these before you include this: struct world,
+ * which is compared byte by byte; struct label, the step into a world; struct setting; enum
+ * violation with VIOLATION_NONE (0) and VIOLATION_ENDLESS; and violation_names[].
  */
 #ifndef UNIT_EXPLORER_H
 #define UNIT_EXPLORER_H
@@ -77,7 +76,7 @@ static void grow(void)
 		*look_up(&exploration.nodes[i].world) = (uint32_t)i + 1;
 }
 
-/* Record a violation on the way to the next world. */
+/* Record a violation in the step to the next world; arrive() ends the trace with that step. */
 static void violate(enum violation violation)
 {
 	if (exploration.violation == VIOLATION_NONE)

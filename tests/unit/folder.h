@@ -13,7 +13,7 @@
 static char folder[] = "/tmp/unit-test.XXXXXX"; /* the path, after enter_folder() */
 static int descriptors_before;                  /* count_descriptors() before the tests */
 
-/* Return the number of open descriptors, plus a constant. */
+/* Return the number of open descriptors plus a constant, to compare with another count. */
 static inline int count_descriptors(void)
 {
 	DIR *open_ones = opendir("/proc/self/fd");
@@ -55,8 +55,8 @@ static inline void make_folders(const char *path)
 }
 
 /*
- * Create the file `path` with this text, and its parent folders. If `text` is NULL, remove the
- * file.
+ * Create or replace the file `path` with this text, in folders that need not exist. If `text` is
+ * NULL, remove the file.
  */
 static inline void put(const char *path, const char *text)
 {
@@ -73,7 +73,6 @@ static inline void put(const char *path, const char *text)
 	fclose(file);
 }
 
-/* Write these bytes to a file, which is created or replaced. */
 static inline void write_file(const char *name, const void *bytes, size_t size)
 {
 	int descriptor = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -18,7 +18,7 @@ static uint8_t bytes[2 * HELPER_BUFFER];
 
 /* ---- A disk that may hang: functions that replace the C library's ---- */
 
-/* A pipe: each byte answers one call. -1: the disk answers at once. */
+/* A pipe: each byte lets one call return. -1: the disk answers at once. */
 static int answer[2] = { -1, -1 };
 
 static bool answers(void)
@@ -64,7 +64,7 @@ static ssize_t result_of(struct helper *helper)
 	return result;
 }
 
-/* Create a file of this size, and return it as a payload. */
+/* Create a file of this size, and open it as a payload. remove_payload() closes and removes it. */
 static struct payload make_payload(size_t length)
 {
 	write_file("file", bytes, length);

@@ -304,7 +304,7 @@ TEST(pcie_link_slower_than_the_ports_is_a_limit)
 		{ PCIE("5.0 GT/s PCIe", "16"), true, "(64 Gbit/s)", NULL },
 		/* a link at the adapter's maximum needs no change */
 		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), NUMA", NULL },
-		/* a virtual function does not know its link */
+		/* a virtual function reports no link */
 		{ PCIE("Unknown", "0") BUILT("Unknown", "0"), false, "of MT_0000000359, NUMA", NULL },
 		/* two ports: only active ones count */
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=1: DOWN|ports/2/rate=100 Gb/sec (4X EDR)", false, "but fast enough for the 100 Gbit/s", NULL },
@@ -313,7 +313,7 @@ TEST(pcie_link_slower_than_the_ports_is_a_limit)
 		  "but fast enough for the 100 Gbit/s", NULL },
 		/*
 		 * A software device has no PCIe link and no rate. Before Linux 5.11 Soft-RoCE shows
-		 * those of the adapter below it, and is known by its file 'parent'.
+		 * those of the adapter below it: the file 'parent' distinguishes it.
 		 */
 		{ "-device/uevent|-board_id", false, "adapter mlx5_0: software device\nlink mlx5_0 port 1: Ethernet, ACTIVE, eth2 with MTU 9000\n", NULL },
 		{ "parent=eth2|-board_id", false, "adapter mlx5_0: software device\n", NULL },
@@ -392,7 +392,7 @@ TEST(process_far_from_the_adapter_is_reported)
 		{ MAY_USE("32"), true, SAID("8-15,24-31", "32") FAR, NULL },
 		{ MAY_USE("9") NEAR("0-31"), false, SAID("0-31", "9"), "far" },
 		{ MAY_USE("7") NEAR(""), false, SAID("", "7"), "far" },
-		/* an adapter without a node, or a process without known limits */
+		/* the node, or the processors that the process may use, are not known */
 		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s)\n", NULL },
 		{ "device/numa_node=0|/proc/self/status=Name:\trdma-client\nThreads:\t1" NEAR("40"), false, "may use )\n", NULL },
 		/* two limits are reported together */
@@ -411,7 +411,7 @@ TEST(ports_are_described_and_slow_ones_are_reported)
 		  "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR), eth2 with MTU 9000\n!> another port of the same model runs at 100 Gbit/s", NULL },
 		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|board_id=MT_0000000008", false, "25 Gb/sec", NULL },
 		{ "-board_id|+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|-board_id", false, "25 Gb/sec", NULL },
-		/* a port that is down has no other finding */
+		/* a port that is down has no findings about GIDs and NCCL */
 		{ "+mlx5_1|ports/1/state=1: DOWN|ports/1/rate=10 Gb/sec (4X SDR)", false,
 		  "link mlx5_1 port 1: Ethernet, DOWN, 10 Gb/sec (4X SDR)", "mlx5_1 port 1: GID" },
 		{ "+mlx5_1|ports/1/state=1: DOWN", false, "link mlx5_1 port 1: Ethernet, DOWN", "HCA==mlx5_1" },
@@ -486,7 +486,7 @@ TEST(best_gid_is_a_routable_roce_v2_gid)
 		  "NCCL_IB_GID_INDEX=0\n!> this GID uses RoCE v1, which routers do not forward", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=2\n", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), true, "NCCL_IB_GID_INDEX=0\n!> routers do not forward packets of a link-local address", NULL },
-		/* rdma_cm is set to a version of RoCE */
+		/* root has chosen the RoCE version of rdma_cm */
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=RoCE v2", false, "GID_INDEX=3\n", NULL },
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=IB/RoCE v1", true,
 		  "GID_INDEX=3\n!> connections use RoCE v1, which routers do not forward: select RoCE v2 with 'echo RoCE v2 >/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode'\n", NULL },

@@ -111,8 +111,8 @@ TEST(a_hello_that_does_not_fit_is_refused)
 #define BACK     (MEASURES | HELLO_CHECK_BACK)
 
 /*
- * An unknown length allows only one pass. The operating side decides the number of passes: this
- * side, or the peer.
+ * A stream of unknown length has only one pass. The side that operates on a stream decides how many
+ * passes it has.
  */
 TEST(a_payload_of_unknown_length_has_one_pass)
 {
@@ -291,7 +291,6 @@ TEST(the_worse_of_two_outcomes_counts)
 	}
 }
 
-/* The text also says what to do: a full disk does not repair itself. */
 TEST(a_refusal_is_reported_with_its_reason_and_advice)
 {
 	/* clang-format off */

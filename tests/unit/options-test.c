@@ -73,7 +73,7 @@ TEST(the_operation_is_read_or_write)
 	}
 }
 
-/* One pass is the default. Figures are printed with several passes, a duration or --report. */
+/* Several passes, a duration or --report print figures. */
 TEST(one_pass_is_the_default_and_prints_no_figures)
 {
 	static const struct {
@@ -236,7 +236,7 @@ static void set_field(struct options *options, const struct given *row, const ch
 		*(const char **)place = argument;
 }
 
-/* Parse with either program; check that the field has the value, and that no other has changed. */
+/* Check that only this field changes, and that a program without the option rejects it. */
 static void assert_given(const struct given *row, const char *option, const char *argument,
 			 uint64_t value)
 {

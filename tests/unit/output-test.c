@@ -680,7 +680,7 @@ TEST(replacing_a_file_keeps_owner_group_and_mode_independently)
 	static const struct {
 		mode_t before;
 		int owner_error, group_error;
-		mode_t after; /* as root; a group that cannot be kept gets no rights */
+		mode_t after; /* checked as root; a group that is not kept gets no rights */
 	} cases[] = {
 		{ 06755, 0, 0, 0755 }, /* new contents must not get set-ID bits */
 		{ 01764, EPERM, 0, 0764 }, { 0764, EPERM, EPERM, 0704 },
@@ -744,7 +744,7 @@ TEST(unmapped_owner_or_group_is_not_kept)
 		assert_int_equal(done.owner, cases[i].after);
 		assert_int_equal(done.group, cases[i].after);
 		reset(NULL);
-		/* only root can give a file to another group, which then keeps its rights */
+		/* only root can give a file to any group; the group then keeps its rights */
 		if (geteuid() == 0)
 			assert_int_equal(about_file("old").st_mode & 0777, 0700 | group);
 		assert_stored("old", bytes, SIZE);
@@ -1010,7 +1010,7 @@ TEST(impossible_output_is_rejected_before_the_transfer)
 	}
 	assert_stored("old", bytes, 5);
 	assert_int_equal(store("socket", SIZE), ENXIO);
-	assert_int_equal(store("/dev/full", SIZE), ENOSPC); /* the check cannot foresee it */
+	assert_int_equal(store("/dev/full", SIZE), ENOSPC); /* output_check() cannot foresee this */
 	assert_string_equal(output_error(ENOSPC), strerror(ENOSPC));
 	assert_non_null(strstr(output_error(EBUSY), "mount point"));
 	assert_non_null(strstr(output_error(EPERM), "sticky"));
@@ -1066,7 +1066,7 @@ TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 		unsigned int fewest_syncs, most_syncs;
 	} cases[] = {
 		{ MEBIBYTE, 12 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 10, 14 },
-		/* the first sync takes 10 s: use the smallest size that is worth a sync */
+		/* the first sync takes 10 s, so that later ones have the minimum size */
 		{ MEBIBYTE / 10, 4 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 8, 12 },
 		{ 20 * MEBIBYTE, 100 * MEBIBYTE, 16 * MEBIBYTE, 21 * MEBIBYTE, 8, 10 },
 		/* syncs of 1, 2, 4 ... 64 MiB, the maximum */

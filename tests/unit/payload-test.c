@@ -34,8 +34,8 @@ static atomic_bool cancelled;
 
 /* The behavior of these functions. All zero: they behave as the C library's. */
 struct calls {
-	size_t most;  /* maximum bytes of a call; every other call fails with EAGAIN or EINTR;
-			 0: neither */
+	size_t most;  /* maximum bytes of a call, if every other call fails with EAGAIN or EINTR;
+			 0: no limit, and no such failure */
 	bool fail;    /* calls fail after `later` bytes */
 	int error;    /* errno of the failure; 0: end of file */
 	size_t later; /* bytes that are moved before the failure */
@@ -188,7 +188,6 @@ static void assert_has_bytes(const struct payload *payload, size_t from, size_t 
 	assert_memory_equal(found, bytes + from, size);
 }
 
-/* Check that reading the rest fails with `error`. */
 static void assert_rest_cannot_be_read(const struct payload *payload, int error)
 {
 	assert_int_equal(payload_read(payload, payload->size, found, LARGE, &cancelled), -1);
@@ -548,7 +547,7 @@ static void look_for_file(UNUSED int signal_number)
 	left = !access(created, F_OK);
 }
 
-/* The copy has a name for a moment; a signal that would end the program is delayed meanwhile. */
+/* Signals wait until the copy has lost its name: none ends the program and leaves the file. */
 TEST(copy_uses_the_next_writable_folder_and_leaves_no_file)
 {
 	static const char *const folders[] = { ".", "/proc", "", NULL };

@@ -96,7 +96,7 @@ static const struct session sessions[] = {
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { end, ACTION_DISCONNECT, how }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, GOOD }
 VERIFIED(EVENT_DEADLINE, GOOD), VERIFIED(EVENT_INTERRUPTED, GOOD), VERIFIED(EVENT_FLUSHED, GOOD),
 VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
-/* A request is rejected, possibly because the peer has disconnected. */
+/* Posting a request fails, possibly because the peer has disconnected. */
 #define REFUSED_SEND { EVENT_SEND_REFUSED, 0, 0 }
 { "a rejected request means that the peer disconnected if a flush follows", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_FLUSHED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, LOST },

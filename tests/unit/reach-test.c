@@ -68,7 +68,7 @@ static const struct row rows[] = {
 	{ ROCE
 	  "route_interface=br0 route_kind=ethernet gid_interface=br0 gid_kind=bridge gid_is_below=no",
 	  "L8" },
-	/* not if the fact that another one is compared with is unknown */
+	/* no rule holds if one of two compared facts is unknown */
 	{ ROCE
 	  "route_interface=br0 route_kind=ethernet gid_interface=br0 gid_kind=bridge gid_is_below=no device_interface=",
 	  NULL },
@@ -163,7 +163,6 @@ TEST(every_rule_is_the_finding_of_a_row)
 	}
 }
 
-/* Every fact in the condition of a rule must be known. */
 TEST(rule_needs_every_fact_of_its_condition)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {

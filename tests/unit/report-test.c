@@ -94,7 +94,6 @@ TEST(text_is_shown_and_invalid_characters_are_escaped)
 	assert_shown("C:\\x1b \\", 8, "C:\\\\x1b \\\\", "C:\\x1b \\");
 }
 
-/* Control characters, and characters that are invisible or change how others are shown. */
 TEST(invisible_and_control_characters_are_escaped)
 {
 	/* clang-format off */

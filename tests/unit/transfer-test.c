@@ -879,7 +879,7 @@ TEST(fast_wires_get_more_bytes_in_flight)
 		{ 16, 12000, 1 << 20, 4 },   /* about 100 Mbit/s */
 		{ 16, 1250000, 1 << 20, 8 }, /* 10 Gbit/s: the maximum of 8 MiB */
 		{ 2, 1250000, 1 << 20, 2 },  { 2, 250, 65536, 2 },
-		{ 1, 250, 1 << 20, 1 }, /* a shorter request would not help */
+		{ 1, 250, 1 << 20, 1 }, /* depth 1: the maximum size at once */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
@@ -945,7 +945,7 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	}
 	assert_false(posted && more);
 	assert_false(transfer_next(one, 1, &alone));
-	/* this count depends on the length of the last run */
+	/* `steady_count` depends on the length of the last run */
 	one->operation.steady_count = many->operation.steady_count;
 	assert_memory_equal(one, many, sizeof(*one));
 }
@@ -1108,7 +1108,7 @@ struct setting {
 	bool writes;
 	bool completes_early;
 	bool both; /* both streams; otherwise the one that the client operates: WRITE 0, READ 1 */
-	bool unknown[2]; /* the length of the stream */
+	bool unknown[2]; /* the length of each stream is unknown in advance */
 	bool verify_all;
 	bool partial; /* workers also report single bytes, and store later than they copy */
 	uint8_t length[2], passes[2];
@@ -1135,7 +1135,6 @@ static uint64_t total(int stream)
 	return (uint64_t)setting.length[stream] * setting.passes[stream];
 }
 
-/* Return the stream that side `number` operates. */
 static int stream_operated_by(int number)
 {
 	return setting.writes ? number : !number;
@@ -1765,7 +1764,7 @@ static void must_hold(void)
 
 /* ---- Exploring: correct programs ---- */
 
-/* Give both streams the same values. */
+/* Reset the setting, and give both streams the same length and rings. */
 static void set_alike(int length, bool unknown, int source_ring, int sink_ring)
 {
 	setting = (struct setting){ .depth = 2, .request_size = 2, .share = 4, .passes = { 1, 1 } };

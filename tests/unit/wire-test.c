@@ -125,9 +125,9 @@ struct tutorial_message {
 };
 
 /*
- * The tutorial's program sends its struct ibv_mr as it is in memory. It begins with pointers to a
- * context and to a protection domain, so `produced` has no meaning in its message, and the caller
- * must ignore it. The other fields are at the offsets of the layouts above.
+ * The tutorial's program sends its struct ibv_mr as it is in memory. That struct begins with two
+ * pointers, which are decoded as `produced` and must be ignored. The other fields are at the
+ * offsets of the layouts above.
  */
 TEST(messages_have_the_layout_of_the_tutorials_program)
 {
