@@ -563,7 +563,7 @@ static struct turn one_arrived(void)
 /* clang-format off */
 
 /* Each case: a size that fails, and its finding with the advice. */
-TEST(failed_size_is_explained)
+TEST(failed_size_is_reported_with_direction_and_advice)
 {
 	const struct example examples[] = {
 		/* one payload has arrived: the other direction is blamed */
@@ -678,7 +678,7 @@ static const char subnet_silent[] =
 /* clang-format off */
 
 /* Each case: a session that is not established, and the finding about the server. */
-TEST(refused_connection_is_explained)
+TEST(failed_connection_is_reported_with_advice)
 {
 	const struct example examples[] = {
 		{ OVER_ROCE, no_size, { fails(1, SILENCE) }, SILENCE, .found = no_session(1, SILENCE, "") },
@@ -907,7 +907,7 @@ TEST(latency_is_measured_with_reads_of_8_bytes)
 	}
 }
 
-TEST(nothing_is_measured_without_a_duration)
+TEST(duration_0_measures_nothing)
 {
 	const struct turn turns[] = { { 0 } };
 

@@ -196,7 +196,7 @@ TEST(line_has_a_prefix_and_may_be_empty)
 }
 
 /* JSON objects may be long: a line of 60 KB needs many calls of write(2). */
-TEST(long_line_is_not_torn)
+TEST(long_line_is_written_completely)
 {
 	char expected[60100];
 
@@ -302,7 +302,7 @@ TEST(no_thread_waits_for_a_reader_and_dropped_lines_are_reported)
 	close(ends[1]);
 }
 
-TEST(number_of_waiting_lines_is_limited)
+TEST(lines_beyond_the_queue_are_dropped_and_counted)
 {
 	if (sysconf(_SC_PAGESIZE) > 4096)
 		skip();
@@ -358,7 +358,7 @@ TEST(missing_reader_is_an_error_only_on_standard_output)
 
 /* ---- The end ---- */
 
-TEST(draining_waits_for_a_slow_reader_up_to_its_time_limit)
+TEST(draining_waits_for_a_slow_reader_until_a_deadline_or_interruption)
 {
 	const int interruption = eventfd(1, EFD_CLOEXEC);
 
@@ -374,7 +374,7 @@ TEST(draining_waits_for_a_slow_reader_up_to_its_time_limit)
 }
 
 /* A thread that is stuck in write(2) is abandoned with its descriptors until the process ends. */
-TEST(each_unwritten_line_is_counted)
+TEST(closing_returns_the_number_of_unwritten_lines)
 {
 	for (int lines = 1; lines < 10 * CONSOLE_CAPACITY; lines *= 100) {
 		reset(NULL);

@@ -96,7 +96,7 @@ TEST(drivers_counter_is_preferred_to_the_standard_one)
 	}
 }
 
-TEST(reset_counter_has_no_growth)
+TEST(growth_of_a_reset_counter_is_0)
 {
 	static const struct {
 		uint64_t before, after, growth;
@@ -120,7 +120,7 @@ TEST(reset_counter_has_no_growth)
 }
 
 /* A port that waits has lost nothing. */
-TEST(sum_of_errors_excludes_waits)
+TEST(sum_of_errors_excludes_congestion_counters)
 {
 	struct counters growth = { .any = true };
 

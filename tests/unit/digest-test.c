@@ -41,7 +41,7 @@ TEST(pattern_depends_only_on_the_position_in_the_stream)
 	}
 }
 
-TEST(first_different_byte_is_found)
+TEST(offset_of_the_first_different_byte_is_returned)
 {
 	uint8_t memory[SIZE];
 
@@ -69,7 +69,7 @@ TEST(pattern_at_another_position_differs_in_the_first_word)
 }
 
 /* The pages before and after the filled pages cannot be accessed. */
-TEST(no_byte_outside_of_the_memory_is_read)
+TEST(no_byte_outside_of_the_memory_is_accessed)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), all = 2 * page;
 	uint8_t *memory = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -969,12 +969,12 @@ TEST(a_one_way_session_ends_with_the_right_status)
 	assert_no_violation((struct setting){ .one_way = true });
 }
 
-TEST(a_server_works_with_the_tutorials_client)
+TEST(a_session_with_the_tutorials_client_ends_with_the_right_status)
 {
 	assert_no_violation((struct setting){ .tutorial = { [ROLE_CLIENT] = true } });
 }
 
-TEST(a_client_works_with_the_tutorials_server)
+TEST(a_session_with_the_tutorials_server_ends_with_the_right_status)
 {
 	assert_no_violation((struct setting){ .tutorial = { [ROLE_SERVER] = true } });
 }

@@ -294,7 +294,7 @@ TEST(healthy_adapter_has_no_advice)
 #define BUILT(speed, lanes) "|device/max_link_speed=" speed "|device/max_link_width=" lanes
 
 /* The link is compared with the sum of all active ports. */
-TEST(pcie_link_slower_than_the_ports_is_a_limit)
+TEST(pcie_link_slower_than_the_ports_is_reported)
 {
 	static const struct example examples[] = {
 		{ PCIE("8.0 GT/s PCIe", "16"), false, "8 GT/s x16 of 16 GT/s x16 (126 Gbit/s)", NULL },
@@ -342,7 +342,7 @@ static void put_function(const char *device, const char *function)
  * Two functions of one adapter share a link. A virtual function, a subfunction and software have no
  * port of their own.
  */
-TEST(pcie_link_is_shared_by_the_ports_of_all_functions)
+TEST(pcie_link_is_compared_with_the_ports_of_all_functions)
 {
 	put_function("mlx5_0", "0000:3b:00.0");
 	put_function("mlx5_1", "0000:3b:00.1");
@@ -440,7 +440,7 @@ TEST(only_devices_that_can_be_opened_are_examined)
 	EXAMINE(examples);
 }
 
-TEST(port_is_a_limit_only_if_an_address_of_this_namespace_leads_to_it)
+TEST(port_without_an_address_in_this_namespace_is_not_judged)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1" SLOW_PCIE "|@", false, "adapter mlx5_1: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x1 of", "->" },

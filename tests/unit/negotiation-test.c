@@ -114,7 +114,7 @@ TEST(a_hello_that_does_not_fit_is_refused)
  * A stream of unknown length has only one pass. The side that operates on a stream decides how many
  * passes it has.
  */
-TEST(a_payload_of_unknown_length_has_one_pass)
+TEST(repeating_a_payload_of_unknown_length_is_refused)
 {
 	static const struct {
 		const char *who; /* c: this side is a client, s: a server */
@@ -275,7 +275,7 @@ TEST(a_udp_source_port_follows_from_the_flow_label)
 	assert_int_equal(udp_source_port(0x54321), 0xc000 | (0x0321 ^ 0x15));
 }
 
-TEST(the_worse_of_two_outcomes_counts)
+TEST(the_worse_of_two_statuses_is_returned)
 {
 	static const enum status ascending[] = {
 		STATUS_SUCCESS,        STATUS_TOO_SLOW,    STATUS_LOCAL_FAILURE, STATUS_USAGE,

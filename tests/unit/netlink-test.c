@@ -158,7 +158,7 @@ static void count_message(void *count, struct netlink_message message)
 	++*(int *)count;
 }
 
-/* Of four messages, the second is too short for its body, and padded; the third is an error. */
+/* Four messages: the second is too short for its body, and padded; the third is an error. */
 TEST(messages_of_the_type_are_decoded_and_an_error_is_returned)
 {
 	const size_t size = sizeof(family_answer), end = 2 * size + 20 + sizeof(unsupported_answer);

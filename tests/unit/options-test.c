@@ -37,7 +37,7 @@ static void release(const char *words)
 /* ---- Numbers and words ---- */
 
 /* invalid_number_is_rejected() tries text that is not a number. */
-TEST(numbers_have_64_bits_and_respect_their_limits)
+TEST(number_beyond_64_bits_or_its_limits_is_rejected)
 {
 	uint64_t number;
 
@@ -51,7 +51,7 @@ TEST(numbers_have_64_bits_and_respect_their_limits)
 	assert_int_equal(number, 10);
 }
 
-TEST(the_operation_is_read_or_write)
+TEST(other_operations_than_read_and_write_are_rejected)
 {
 	static const char *const refused[] = { "READ", "reads", "rea", "copy", "" };
 	enum operation operation = OPERATION_READ;

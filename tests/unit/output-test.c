@@ -474,7 +474,7 @@ TEST(old_file_is_replaced_and_its_mode_is_kept)
 	assert_int_equal(done.folders, 4);
 }
 
-TEST(uncommitted_file_does_not_exist)
+TEST(uncommitted_or_cancelled_output_changes_no_file)
 {
 	struct output *output;
 

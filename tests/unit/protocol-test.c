@@ -231,7 +231,7 @@ TEST(a_payload_is_verified_only_with_a_digest_and_without_a_failure)
 	}
 }
 
-TEST(session_begins_in_the_initial_state)
+TEST(new_session_is_connecting_and_has_sent_nothing)
 {
 	const struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_WRITE);
 	struct protocol_bytes begun, nothing = { .phase = PHASE_CONNECTING };
@@ -241,7 +241,7 @@ TEST(session_begins_in_the_initial_state)
 	assert_true(protocol.operates && !protocol.verifying);
 }
 
-TEST(every_value_has_a_name)
+TEST(every_event_and_stage_has_a_name)
 {
 	assert_string_equal(event_name(EVENT_INTERRUPTED), "EVENT_INTERRUPTED");
 	assert_string_equal(phase_name(PHASE_FINISHED), "PHASE_FINISHED");

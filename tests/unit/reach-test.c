@@ -147,7 +147,7 @@ TEST(recorded_facts_select_the_rule_for_their_cause)
 	}
 }
 
-TEST(every_rule_is_the_finding_of_a_row)
+TEST(every_rule_is_selected_by_a_row)
 {
 	for (size_t i = 0; reach_rule(i); i++) {
 		bool found = false;

@@ -45,7 +45,7 @@ TEST(advice_names_the_rdma_cgroup_only_for_errors_it_causes)
 	assert_null(cgroup_advice(ENETUNREACH));
 }
 
-TEST(advice_on_a_missing_device_depends_on_the_state_of_the_kernel)
+TEST(advice_on_a_missing_device_names_the_likely_cause)
 {
 	static const struct {
 		bool present, openable, exclusive;

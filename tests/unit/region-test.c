@@ -43,7 +43,7 @@ int sysinfo(struct sysinfo *about)
 
 /* ---- Memory and its budget ---- */
 
-TEST(memory_is_zeroed_uses_huge_pages_and_rejects_sizes_that_wrap)
+TEST(mapped_memory_is_zeroed_and_large_memory_uses_huge_pages)
 {
 	static const size_t sizes[] = { 1, 4096, HUGE_PAGE - 1, HUGE_PAGE, HUGE_PAGE + 1 };
 	static const size_t impossible[] = { SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 16 * 15 };

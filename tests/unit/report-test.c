@@ -437,7 +437,7 @@ static void set_all_measurements(void)
 }
 
 /* clang-format off */
-TEST(figures_are_printed_for_a_session_that_was_established)
+TEST(figures_are_printed_only_for_an_established_session)
 {
 	struct connection *connection = &session.connection;
 

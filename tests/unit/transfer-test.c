@@ -417,7 +417,7 @@ static void nothing_owed(void)
 
 /* clang-format off */
 
-TEST(progress_is_reported_by_its_size_or_age)
+TEST(progress_is_reported_when_it_is_large_or_old)
 {
 	tell("a source that fits into the ring needs no window before MSG_DONE", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	fills_all(); at(100); posts_all(); operated(true); at(249); silent(); done(8 * MIB); at(10000); silent();

@@ -81,7 +81,7 @@ static bool is_reserved(unsigned int type, size_t byte)
 	return byte >= 4 && layouts[type].wire[byte] == 0 && !flag;
 }
 
-TEST(each_type_has_only_its_own_fields_at_the_documented_offsets)
+TEST(each_message_type_has_only_its_fields_at_the_documented_offsets)
 {
 	for (unsigned int type = 0; type < MESSAGE_TYPES; type++) {
 		struct message message = full;
