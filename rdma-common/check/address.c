@@ -190,7 +190,10 @@ static bool refuse_source(struct path *path, const char *reason)
 	return findings_report(path->findings, "address", false);
 }
 
-/* Find the route to path->address. Return false if there is none, or can_send() fails. */
+/*
+ * Find the route to path->address, and try to register memory with its device. Return false if
+ * there is no route, or can_send() fails.
+ */
 static bool check_address(struct path *path)
 {
 	int64_t deadline = now_milliseconds() + timeout_milliseconds(path->options);

@@ -26,7 +26,7 @@ struct path {
 	struct addrinfo *sources;             /* addresses of --bind; NULL: not given */
 	/* Valid if a route leads to `address`: */
 	char gid[INET6_ADDRSTRLEN]; /* GID of the other host; empty over iWARP */
-	unsigned int mtu;           /* payload bytes of a packet; 0: not known */
+	unsigned int mtu;           /* RDMA payload bytes of a packet; 0: not known */
 	bool iwarp, infiniband;     /* neither: RoCE */
 	bool roce_v1;               /* RoCE version 1, which has no IP header */
 	/* rate of the port's link in bit/s; 0: not known, or a software device */

@@ -125,7 +125,7 @@ static struct strbuf answer_of(const struct outcome *outcome)
 	return text;
 }
 
-/* Send a connect request to a port, and set a fact to the answer. Return false if interrupted. */
+/* Send a connect request to a port, and set a fact to the answer. Return false if none was sent. */
 static bool send_request(struct check *check, enum fact fact, uint16_t port)
 {
 	struct probe *probe = &check->probe;
@@ -147,7 +147,7 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	return true;
 }
 
-/* Do what send_request() does, with an unused port, and set FACT_control_port to it. */
+/* Send a request as send_request() does, to an unused port; set FACT_control_port to it. */
 static bool send_to_unused(struct check *check, enum fact fact)
 {
 	for (unsigned int i = 0; i < UNUSED_PORTS; i++) {

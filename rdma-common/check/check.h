@@ -43,7 +43,8 @@ enum status check_reach(struct check *check, enum status status, session_functio
 
 /*
  * Report the counters of all sessions, and the result. With --json: print the findings as one
- * object. Free the path and the devices. Return `status`, the result of the other functions.
+ * object. Free the path and the devices. Return `status`, the result of the other functions, or
+ * what probe_report_counters() returns for it.
  */
 enum status check_finish(struct check *check, enum status status);
 

@@ -27,7 +27,7 @@ void congestion_advise(const char *interface, unsigned int tos, struct strbuf *a
 
 /* The state of an interface. `pfc` and `ecn` have a bit for each priority; -1: not known. */
 struct congestion {
-	unsigned int dscp; /* the packets' DSCP; the two lowest bits of a type of service are ECN */
+	unsigned int dscp; /* DSCP of the packets: type of service without its two ECN bits */
 	int pfc;           /* priorities with PFC */
 	int priority;      /* the priority of the DSCP, 0 to 7; -1: none */
 	int ecn;           /* priorities with ECN */

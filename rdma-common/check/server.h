@@ -28,8 +28,8 @@ struct rates {
 
 /* The result of a session whose thread has ended. */
 struct outcome {
-	struct failure end;          /* status and cause */
-	bool rejected;               /* the server rejected the connection */
+	struct failure end; /* status and cause */
+	bool rejected;
 	struct peer_hello rejection; /* valid if `rejected` */
 	int answer;                  /* answer to the connect request (connection->answer) */
 	bool connected;              /* the connection was established */
@@ -41,7 +41,7 @@ struct outcome {
 	/* this side, or the server, verified what it received */
 	bool verified, accepted;
 	int64_t elapsed;    /* ns until the server's verdict */
-	struct rates rates; /* valid if the session measured */
+	struct rates rates; /* valid if the session measured rates */
 };
 
 struct probe;
@@ -49,7 +49,8 @@ struct probe;
 /*
  * Wait until probe->start. Then run as many sessions at once with probe->path->address as the
  * options probe->session say, and with probe->parameters. Interrupt them at probe->stop_time. Set
- * probe->reached, and call probe_take() for each session that ran. After a signal, run none.
+ * probe->reached if a server of this project answered. Call probe_take() for each session that ran.
+ * After a signal, run none.
  */
 typedef void (*session_function)(struct probe *probe, void *argument);
 
@@ -63,7 +64,7 @@ struct probe {
 	struct options session;               /* options of the next session */
 	struct session_parameters parameters; /* parameters of the next session */
 	int64_t start;         /* earliest start of the next session (now_milliseconds()) */
-	int64_t stop_time;     /* time to interrupt that session; INT64_MAX: never */
+	int64_t stop_time;     /* time at which that session is interrupted; INT64_MAX: never */
 	int64_t begun;         /* start of the first session (now_milliseconds()); 0: none */
 	int64_t measuring;     /* planned duration of all measurements so far, in milliseconds */
 	const char *step;      /* step of the next session's finding */
@@ -93,7 +94,7 @@ struct probe {
 void probe_init(struct probe *probe, const struct options *options, const struct process *process,
 		struct findings *findings, struct path *path);
 
-/* Store the outcome of a session. Called by probe->run after it has joined the thread. */
+/* Store the outcome of a session. Called by probe->run after the session's thread has ended. */
 void probe_take(struct probe *probe, const struct connection *connection);
 
 /*

@@ -869,7 +869,7 @@ TEST(a_failed_measurement_determines_the_status)
 	const struct example examples[] = {
 		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .status = LOST, .connected = true } }, LOST,
 		  .found = "failed: not measured: cause 6" },
-		/* a session that cannot start */
+		/* a session that cannot start has no finding */
 		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .absent = true } }, BROKEN,
 		  .found = "" },
 		{ RATED, all_sizes, { to_server(1), measures(1, TO_CLIENT, LOST) }, LOST,
@@ -948,7 +948,7 @@ TEST(failed_and_slow_sessions_are_reported_with_their_ports)
 		  .found = text_of("ok: source port 5: * | failed: source port 6: cause 6 -> %s | failed: source port 7: cause 5 -> * | "
 				   "failed: source port 8: *", several_paths),
 		  .connections = 4 },
-		/* without a duration nothing is measured */
+		/* with --duration 0, no rates are measured */
 		{ UNKNOWN, all_sizes, { port_verified(5, GOOD), port_verified(6, BROKEN) }, BROKEN,
 		  .found = "ok: source port 5: verified in both directions | failed: source port 6: cause 1",
 		  .connections = 2 },

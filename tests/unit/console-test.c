@@ -330,7 +330,7 @@ TEST(dropped_json_objects_are_reported_on_standard_error)
 	stop();
 }
 
-/* A write that a signal interrupts is repeated. */
+/* Last case: a write that a signal interrupts is repeated. */
 TEST(missing_reader_is_an_error_only_on_standard_output)
 {
 	static const struct {

@@ -9,7 +9,7 @@
 
 #include "unit.h"
 
-/* Bytes: more than two steps of the vectorized loops, and an odd remainder. */
+/* Number of bytes: more than two steps of the vectorized loops, and an odd remainder. */
 #define SIZE 203
 
 /* Return the byte of the pattern at this position, by the documented formula. */
@@ -58,7 +58,7 @@ TEST(offset_of_the_first_different_byte_is_returned)
 	}
 }
 
-/* Misplaced bytes, and bytes of an earlier pass, are noticed. */
+/* So misplaced bytes, and bytes of an earlier pass, are noticed. */
 TEST(pattern_at_another_position_differs_in_the_first_word)
 {
 	uint8_t memory[SIZE];

@@ -136,7 +136,6 @@ static const char *const occurrence_names[] = { OCCURRENCES(TEXT) };
 
 /* clang-format on */
 
-/* The settings of an exploration. */
 struct setting {
 	enum fault fault;
 	enum operation operation;

@@ -9,7 +9,7 @@
 
 #define DEVICES "sys/class/infiniband/"
 
-/* The last findings, one line each: "step text", then "-> advice", or "!> advice" for a limit. */
+/* Findings of examine_host(), one per line: "step text", "-> advice", "!> advice" (a limit). */
 static char found[16384];
 static bool limited;
 

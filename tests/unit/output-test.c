@@ -32,7 +32,7 @@
 #define EVERYBODYS (S_ISVTX | S_IWOTH)
 #define GROUPS     (S_ISVTX | S_IWGRP)
 #define OTHER      12345       /* another user */
-#define OVERFLOW   60000       /* the user and group id for ids that are not mapped */
+#define OVERFLOW   60000       /* id that stands for users and groups that are not mapped */
 #define ROOT       ((uid_t)-2) /* root, because 0 stands for the real user */
 
 static uint8_t bytes[SIZE];
@@ -469,7 +469,7 @@ TEST(old_file_is_replaced_and_its_mode_is_kept)
 	disk.errors[READ_FOLDER] = EACCES; /* then the whole file system is synced */
 	assert_int_equal(store("new", SIZE), 0);
 	assert_stored("new", bytes, SIZE);
-	assert_int_equal(store("/dev/null", SIZE), 0); /* a device without a disk */
+	assert_int_equal(store("/dev/null", SIZE), 0); /* a device needs no sync */
 	assert_int_equal(done.systems, 1);
 	assert_int_equal(done.folders, 4);
 }
@@ -558,7 +558,7 @@ TEST(file_is_stored_even_if_unsupported_calls_fail)
 	assert_int_equal(store("new", SIZE), 0);
 	assert_int_equal(disk.stops, 0);
 	assert_stored("new", bytes, SIZE);
-	disk.errors[CLOSE] = EIO; /* close(2) of a device may fail, too */
+	disk.errors[CLOSE] = EIO; /* a failed close(2) of a device is reported */
 	assert_int_equal(store("/dev/null", SIZE), EIO);
 }
 
@@ -601,7 +601,7 @@ TEST(name_taken_during_the_transfer_is_replaced_or_rejected)
 		assert_int_equal(about_file("old").st_mode & 07777, 0600);
 		assert_int_equal(unlink("old"), 0);
 	}
-	/* another file already has the temporary name */
+	/* another file already has the first temporary name, so the next one is used */
 	for (int round = 0; round < 4; round++) {
 		choose_way(round);
 		assert_int_equal(store("old", 5), 0);
@@ -1308,7 +1308,7 @@ TEST(open_file_is_written_in_place)
 	assert_int_equal(access("log (deleted)", F_OK), -1);
 	assert_int_equal(check("/proc/missing", 1), ENOENT);
 	assert_int_equal(store("/proc/self/fd/999", 1), EBADF);
-	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* no file can be created there */
+	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* no file can be created in /proc */
 }
 
 /* options.bats tests descriptors that are not writable, and standard error. */

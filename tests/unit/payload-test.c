@@ -34,8 +34,8 @@ static atomic_bool cancelled;
 
 /* The behavior of these functions. All zero: they behave as the C library's. */
 struct calls {
-	size_t most;  /* maximum bytes of a call, if every other call fails with EAGAIN or EINTR;
-			 0: no limit, and no such failure */
+	size_t most;  /* maximum bytes of a call, and every other call fails with EAGAIN or EINTR;
+			 0: neither */
 	bool fail;    /* calls fail after `later` bytes */
 	int error;    /* errno of the failure; 0: end of file */
 	size_t later; /* bytes that are moved before the failure */
@@ -47,7 +47,7 @@ struct calls {
 static struct calls calls;
 static struct {
 	unsigned int count; /* number of calls */
-	size_t bytes;       /* bytes moved by them */
+	size_t bytes;       /* bytes moved by these calls */
 	bool ended;         /* the end of a shortened file was reached */
 	bool in_root;       /* a copy was attempted in the root folder */
 } done;

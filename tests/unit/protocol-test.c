@@ -15,7 +15,7 @@
 struct moment {
 	enum event_type event;
 	unsigned int actions;
-	enum status status; /* the status of the event */
+	enum status status; /* status that the event carries */
 };
 
 /* The state in which a session of the table begins. */
@@ -36,7 +36,7 @@ struct session {
 	 * Unused elements are EVENT_ESTABLISHED, which changes nothing once the session has ended.
 	 */
 	struct moment moments[12];
-	enum status status; /* the status at the end */
+	enum status status; /* expected status at the end */
 };
 
 #define GOOD    STATUS_SUCCESS
@@ -445,8 +445,8 @@ static void watch_done(const struct occasion *occasion)
 }
 
 /*
- * Check that each request is posted once, in this order, and only while the connection stands. A
- * side that gave up may skip the requests between MSG_MR and its verdict.
+ * Check that each request is posted once, in the order below, and only while the connection stands.
+ * A side that gave up may skip the requests between MSG_MR and its verdict.
  */
 static void watch_posts(const struct occasion *occasion)
 {

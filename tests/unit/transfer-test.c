@@ -1066,7 +1066,7 @@ enum violation {
 	VIOLATION_AFTER_DONE,
 	VIOLATION_LOST,
 	VIOLATION_MODULE,
-	VIOLATIONS /* the number of violations */
+	VIOLATIONS
 };
 
 static const char *const violation_names[VIOLATIONS] = {
@@ -1100,7 +1100,7 @@ enum fault {
 	FAULT_REFILL_EARLY,
 	FAULT_DONE_EARLY,
 	FAULT_NO_RESERVE,
-	FAULTS /* the number of faults */
+	FAULTS
 };
 
 /* The settings of an exploration. Index 0 is the client, the source of stream 0. */
@@ -1112,7 +1112,7 @@ struct setting {
 	bool verify_all;
 	bool partial; /* workers also report single bytes, and store later than they copy */
 	uint8_t length[2], passes[2];
-	uint8_t source_ring[2], sink_ring[2]; /* for streams 0 and 1 */
+	uint8_t source_ring[2], sink_ring[2]; /* bytes, for streams 0 and 1 */
 	uint8_t depth, request_size, share;
 	enum fault fault;
 };
