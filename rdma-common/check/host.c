@@ -151,7 +151,8 @@ static double link_rate(double gigatransfers, double lanes)
 
 /*
  * Describe the adapter's PCIe link. A link below its maximum is a limit if it carries less than the
- * ports do: a slot with fewer lanes than the adapter may suffice. A virtual function has no link.
+ * ports do: a slot with fewer lanes than the adapter may suffice. A virtual function reports no
+ * link.
  */
 static void describe_link(struct host *host)
 {
@@ -442,7 +443,7 @@ static void examine_device(struct host *host)
 {
 	struct sysfs_line type = sysfs_read_line("%s/node_type", host->device);
 	bool iwarp =
-		strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* GIDs mean nothing over iWARP */
+		strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* iWARP connections use no GIDs */
 	double rate;
 
 	host->name = strrchr(host->device, '/') + 1;

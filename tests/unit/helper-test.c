@@ -52,7 +52,6 @@ static int set_up(void **state)
 	return enter_folder(state) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 
-/* Wait for the result of a request, and return it. */
 static ssize_t result_of(struct helper *helper)
 {
 	struct pollfd ended = { .fd = helper_fd(helper), .events = POLLIN };

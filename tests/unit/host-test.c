@@ -154,7 +154,6 @@ static void add_line(const char *begin, struct json_object *finding, const char 
 	snprintf(found + length, sizeof(found) - length, "%s %s\n", begin, text);
 }
 
-/* Append the lines of all findings of a step to `found`. */
 static void add_lines(const char *step, struct json_object *all)
 {
 	for (size_t i = 0; i < json_object_array_length(all); i++) {

@@ -857,7 +857,6 @@ TEST(overflowing_length_is_not_the_unknown_length)
 	}
 }
 
-/* Return the signaled request that completes next. */
 static struct transfer_signal next_signal(const struct transfer_operation *operation)
 {
 	return operation->signals[operation->signals_completed % TRANSFER_SIGNALS];
