@@ -198,8 +198,8 @@ TEST(truncated_answer_is_rejected)
 	}
 }
 
-/* Earlier entries are used; that entry and all later ones are ignored. */
-TEST(impossible_entry_length_ends_the_table)
+/* That entry and all later ones are ignored. */
+TEST(entries_before_one_of_impossible_length_are_used)
 {
 	static const uint16_t lengths[] = { 0, 3, 4, 7, 4096, UINT16_MAX };
 

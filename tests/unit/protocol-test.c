@@ -199,7 +199,7 @@ static void check_session(const struct session *session, enum role role, char op
 			 protocol.status);
 }
 
-TEST(sessions_perform_the_expected_actions)
+TEST(each_listed_session_performs_exactly_the_listed_actions)
 {
 	for (size_t i = 0; i < ENTRIES(sessions); i++) {
 		for (const char *who = sessions[i].who; *who; who++) {

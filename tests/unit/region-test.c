@@ -160,7 +160,7 @@ TEST(the_lock_limit_applies_in_a_user_namespace)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-TEST(locked_memory_counts_in_whole_pages)
+TEST(locked_memory_is_rounded_up_to_whole_pages)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -470,7 +470,7 @@ TEST(a_region_is_freed_after_it_is_deregistered)
 	assert_int_equal(account.registered, 0);
 }
 
-TEST(a_region_that_cannot_be_deregistered_stays_mapped_and_counts)
+TEST(a_region_that_cannot_be_deregistered_stays_mapped_and_uses_the_budget)
 {
 	struct stream_plan plan = plan_of(5000, 1);
 	uint8_t *memory;

@@ -687,7 +687,7 @@ TEST(program_without_a_session_prints_its_json_object)
 	/* clang-format on */
 }
 
-TEST(server_prints_its_port_in_json)
+TEST(server_reports_its_listening_port)
 {
 	begin(ROLE_SERVER, 0);
 	report_listening(&session.engine, 47881);

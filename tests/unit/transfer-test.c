@@ -774,7 +774,7 @@ TEST(messages_that_break_a_rule_are_rejected)
 	peer_done("sent MSG_DONE for more bytes than fit into the ring", MIB);
 }
 
-TEST(debtor_is_the_party_that_the_transfer_waits_for)
+TEST(transfer_names_the_party_that_it_waits_for)
 {
 	/* the ring is full until this side has copied bytes and reports them */
 	tell("the transfer does not wait for a peer that waits for this side", IN, MIB, 64 * KIB, 0);
@@ -836,7 +836,7 @@ TEST(debtor_is_the_party_that_the_transfer_waits_for)
 
 /* ---- Sizes ---- */
 
-TEST(overflowing_length_is_not_the_unknown_length)
+TEST(length_that_overflows_is_not_taken_for_unknown)
 {
 	static const struct {
 		uint64_t length, passes, bytes;
