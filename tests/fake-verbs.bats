@@ -1058,7 +1058,7 @@ found() {
 
 @test "--check prints its findings about a path line by line" {
 	local gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
-	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
+	local memory="8789 KiB may be locked: longer payloads use shorter rings"
 	local congestion="congestion  lo: type of service 0; the driver does not report PFC or ECN"
 	found 0 "" 192.0.2.1 <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 bytes (maximum 4096)
@@ -1103,8 +1103,8 @@ found() {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 bytes (maximum 4096)
-		memory      8789 KiB may be locked: the rings of longer payloads are made to fit
-		reach       other hosts reach this one at 192.0.2.2 (double0, lo)
+		memory      8789 KiB may be locked: longer payloads use shorter rings
+		reach       RDMA addresses of this host: 192.0.2.2 (double0, lo)
 		Ready. Examine the path to another host next:
 		  rdma-client --check ADDRESS
 	END
@@ -1139,7 +1139,7 @@ found() {
 	outcomes check 192.0.2.1 <<-END
 	1	memory:0	> $needs; 0 KiB may be locked*$advice
 	1	memory:8192	> $needs; 8 KiB may be locked*$advice
-	0	memory:12288	> memory      12 KiB may be locked: the rings of longer payloads are made to fit
+	0	memory:12288	> memory      12 KiB may be locked: longer payloads use shorter rings
 	1	fail:ibv_alloc_pd:1:12	> $needs
 	END
 	outcomes client <<-END
@@ -1231,7 +1231,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_get_devices:1:19	> device      none*$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few
 	3	no-device	> device      none
-	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096)?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?reach *Ready
+	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096)?  -> larger packets are faster*65536 KiB may be locked: longer payloads use shorter rings?reach *Ready
 	END
 }
 

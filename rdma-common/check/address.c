@@ -201,8 +201,7 @@ static bool check_address(struct path *path)
 	bool found;
 
 	if (path->sources && !choose_source(path->sources, path->address))
-		return refuse_source(path, "its family differs from that of the server's "
-					   "address");
+		return refuse_source(path, "its address family differs from the server's");
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
 		int error = errno;
 		const char *advice = descriptor_advice(error);

@@ -101,7 +101,8 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	reached = devices->view_error || host_find_address(&devices->view, verbs, number);
 	if (!reliable) /* for example EFA */
 		strbuf_addf(&devices->findings->advice,
-			    "the device has no reliable connections, which every session needs");
+			    "use another device: this one has no reliable connections, which every "
+			    "session needs");
 	else if (!active)
 		strbuf_addf(
 			&devices->findings->advice,
@@ -255,7 +256,7 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 			strbuf_addf(found, "%s%s",
 				    count++         ? ", "
 				    : found->length ? "; "
-						    : "other hosts reach this one at ",
+						    : "RDMA addresses of this host: ",
 				    other->address);
 		}
 		if (count > 0)
@@ -291,7 +292,7 @@ bool devices_check_memory(struct devices *devices)
 			    lock.bytes / 1024);
 	if (good)
 		strbuf_addf(&devices->findings->found,
-			    limited ? ": the rings of longer payloads are made to fit"
+			    limited ? ": longer payloads use shorter rings"
 				    : "may be locked without limit");
 	if (!good && limited && lock.bytes < MODEST_LOCKED_MEMORY)
 		strbuf_addf(&devices->findings->advice,

@@ -31,7 +31,7 @@ struct devices {
 bool devices_check(struct devices *devices, bool with_memory);
 void devices_release(struct devices *devices);
 
-/* Append the addresses, except link-local ones, at which other hosts reach this one. */
+/* Append the addresses, except link-local ones, that lead to devices, for use by other hosts. */
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found);
 
 /*

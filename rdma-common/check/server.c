@@ -506,7 +506,7 @@ static bool try_size(struct probe *probe, uint64_t size)
 		return false;
 	outcome = probe->outcome;
 	if (!outcome->connected) {
-		strbuf_addf(&probe->findings->found, "%s: with %" PRIu64 " byte%s: %s",
+		strbuf_addf(&probe->findings->found, "%s: session of %" PRIu64 " byte%s: %s",
 			    outcome->peer, size, size > 1 ? "s" : "", outcome->end.cause);
 		advise_connecting(probe);
 		return findings_report(probe->findings, "server", false);

@@ -659,8 +659,8 @@ TEST(failed_size_is_reported_with_direction_and_advice)
 /* Return a pattern for the finding about a session that is not established, like ended(). */
 static const char *no_session(unsigned int size, enum status cause, const char *advice)
 {
-	return text_of("%sfailed: peer: with %u byte%s: cause %d%s", size == 1 ? "" : "ok: * | ",
-		       size, size == 1 ? "" : "s", cause, advice);
+	return text_of("%sfailed: peer: session of %u byte%s: cause %d%s",
+		       size == 1 ? "" : "ok: * | ", size, size == 1 ? "" : "s", cause, advice);
 }
 
 static const char one_off[] =
