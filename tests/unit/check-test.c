@@ -240,7 +240,7 @@ static void start(unsigned int kind, const uint64_t *passed, const struct turn *
 {
 	struct turn *turn;
 
-	json_object_put(path.check.findings.all); /* of the previous script */
+	json_object_put(path.check.findings.all); /* the previous findings */
 	memset(&path, 0, sizeof(path));
 	path.options = default_options(ROLE_CLIENT);
 	path.options.address = "host";

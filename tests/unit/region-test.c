@@ -325,7 +325,7 @@ TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
 	assert_int_equal(kernel.calls, 4);
 }
 
-/* No memory stays registered or mapped. */
+/* After the failure no memory stays registered or mapped. */
 TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 {
 	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
