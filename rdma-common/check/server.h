@@ -35,7 +35,7 @@ struct outcome {
 	bool connected;              /* the connection was established */
 	struct hello hello;          /* the server's hello, valid if `connected` */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
-	unsigned int port; /* source port (source_port()) */
+	unsigned int port; /* source port (source_port()); 0: unknown */
 	/* the operation of this side, or of the server, completed */
 	bool operated, peer_operated;
 	/* this side, or the server, verified what it received */

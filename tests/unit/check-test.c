@@ -562,7 +562,6 @@ static struct turn one_arrived(void)
 
 /* clang-format off */
 
-/* Each case: a size that fails, and its finding with the advice. */
 TEST(failed_size_is_reported_with_direction_and_advice)
 {
 	const struct example examples[] = {

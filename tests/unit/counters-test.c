@@ -119,7 +119,7 @@ TEST(growth_of_a_reset_counter_is_0)
 	}
 }
 
-/* A port that waits has lost nothing. */
+/* Waits, pause frames and frames that the interface discards are not errors of the port. */
 TEST(sum_of_errors_excludes_congestion_counters)
 {
 	struct counters growth = { .any = true };
