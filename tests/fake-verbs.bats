@@ -1026,6 +1026,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: *?C5?	rdma_connect=0
 	0	iwarp fail:sendto:1:1	> Ready
 	1	fail:rdma_create_qp:1:13	> reach       no connect request was sent: rdma_create_qp failed: Permission denied	!> Ready
+	1	fail:rdma_create_id:5:12	rdma-client: cannot create a connection identifier: Cannot allocate memory	!> Ready	rdma_connect=0
 	END
 	outcomes check --json 192.0.2.1 <<-END
 	0	read	> "reach": ? { "status": "ok"*"rule": null, "evidence": { "address": "192.0.2.1"*"request": "8"*"causes": ? ? }

@@ -199,7 +199,8 @@ static enum status reach_address(struct check *check)
 
 	do {
 		if (!send_to_unused(check, FACT_request))
-			return STATUS_INTERRUPTED;
+			return check->process->signal_number ? STATUS_INTERRUPTED
+							     : STATUS_LOCAL_FAILURE;
 		if (is_fact(check, FACT_request, "8") || is_fact(check, FACT_request, "refused") ||
 		    is_fact(check, FACT_request, "answered")) {
 			reach_report_good(&check->findings, &check->evidence);
