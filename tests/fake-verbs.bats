@@ -1105,7 +1105,7 @@ found() {
 	found 0 "" <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 bytes (maximum 4096)
 		memory      8789 KiB may be locked: longer payloads use shorter rings
-		reach       RDMA addresses of this host: 192.0.2.2 (double0, lo)
+		reach       other hosts reach this one at 192.0.2.2 (double0, lo)
 		Ready. Examine the path to another host next:
 		  rdma-client --check ADDRESS
 	END

@@ -256,7 +256,7 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 			strbuf_addf(found, "%s%s",
 				    count++         ? ", "
 				    : found->length ? "; "
-						    : "RDMA addresses of this host: ",
+						    : "other hosts reach this one at ",
 				    other->address);
 		}
 		if (count > 0)
