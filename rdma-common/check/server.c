@@ -130,8 +130,8 @@ static bool is_silence(enum status status)
 static enum direction_result classify_direction(bool verified, bool completed)
 {
 	if (verified)
-		return PASSAGE_VERIFIED;
-	return completed ? PASSAGE_ARRIVED : PASSAGE_UNKNOWN;
+		return DIRECTION_VERIFIED;
+	return completed ? DIRECTION_ARRIVED : DIRECTION_UNKNOWN;
 }
 
 /* Set the results of both directions of the latest session. */
@@ -239,11 +239,11 @@ static void advise_size(struct probe *probe)
 {
 	const char *direction = "in one direction at least";
 
-	if (probe->to_server >= PASSAGE_ARRIVED && probe->to_client >= PASSAGE_ARRIVED)
+	if (probe->to_server >= DIRECTION_ARRIVED && probe->to_client >= DIRECTION_ARRIVED)
 		return;
-	if (probe->to_server == PASSAGE_FAILED)
+	if (probe->to_server == DIRECTION_FAILED)
 		direction = "from client to server";
-	else if (probe->to_client == PASSAGE_FAILED)
+	else if (probe->to_client == DIRECTION_FAILED)
 		direction = "from server to client";
 	if (probe->path->infiniband)
 		strbuf_addf(&probe->findings->advice,
@@ -445,11 +445,12 @@ static bool find_direction(struct probe *probe)
 	if (!try_session(probe, probe->size, true))
 		return false;
 	judge(probe);
-	probe->to_client = probe->to_server == PASSAGE_VERIFIED ? PASSAGE_FAILED : PASSAGE_UNKNOWN;
+	probe->to_client =
+		probe->to_server == DIRECTION_VERIFIED ? DIRECTION_FAILED : DIRECTION_UNKNOWN;
 	if (!probe->outcome->connected)
 		return false;
 	if (!probe->to_server && is_silence(probe->outcome->end.status))
-		probe->to_server = PASSAGE_FAILED;
+		probe->to_server = DIRECTION_FAILED;
 	return is_silence(probe->failure.status);
 }
 
@@ -486,9 +487,9 @@ static void explain_silence(struct probe *probe)
 	if (probe->verified > 0 && !find_server(probe))
 		return;
 	if (probe->to_server && !probe->to_client)
-		probe->to_client = PASSAGE_FAILED;
+		probe->to_client = DIRECTION_FAILED;
 	else if (probe->to_client && !probe->to_server)
-		probe->to_server = PASSAGE_FAILED;
+		probe->to_server = DIRECTION_FAILED;
 	else if (probe->verified > 0 && !probe->to_server && !find_direction(probe))
 		return;
 	advise_size(probe);

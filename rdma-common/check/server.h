@@ -15,10 +15,10 @@
 
 /* The result of one direction of a session. */
 enum direction_result {
-	PASSAGE_UNKNOWN,
-	PASSAGE_FAILED,
-	PASSAGE_ARRIVED, /* delivered, as the adapters report, but not verified */
-	PASSAGE_VERIFIED,
+	DIRECTION_UNKNOWN,
+	DIRECTION_FAILED,
+	DIRECTION_ARRIVED, /* delivered, as the adapters report, but not verified */
+	DIRECTION_VERIFIED,
 };
 
 /* Rates in bit/s. */
