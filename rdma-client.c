@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The active side: resolve an address and a route, connect, run the session, report.
+ * The active side: resolve an address and a route, connect, run the session, report; or run
+ * --check.
  *
  * Threads: the main thread.
  */
@@ -23,21 +24,22 @@ static const char usage[] =
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n";
 
-/* One session, or with --connections several at once, with one address at a time. */
+/* One session, or with --connections several at once. All connect to `address`. */
 struct client {
 	struct engine *engine;
 	const struct options *options;        /* options of each session */
-	struct session_parameters parameters; /* all zero without --check */
+	struct session_parameters parameters; /* requests of --check to the server; else all zero */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* addresses of --bind; NULL: any address */
-	enum status status;             /* STATUS_LOCAL_FAILURE if a session could not be started */
-	unsigned int retries;           /* number of stale connections that may still be replaced */
+	enum status status;   /* STATUS_LOCAL_FAILURE if a connection could not be created */
+	unsigned int retries; /* number of stale connections that may still be replaced */
 	bool settled;      /* try no other address: a connection was established, an rdma-server has
 			      rejected one, or the program must end */
-	int64_t stop_time; /* time at which sessions are interrupted (now_milliseconds()) */
+	int64_t stop_time; /* time at which sessions are interrupted (now_milliseconds());
+			      INT64_MAX: never */
 };
 
-/* Parse read|write ADDRESS PORT, or with --check optional words ADDRESS and PORT. */
+/* Parse read|write ADDRESS PORT; with --check, [ADDRESS [PORT]]. */
 static enum parsed parse_words(struct options *options, int count, char **words)
 {
 	uint64_t port;
@@ -73,7 +75,7 @@ static enum parsed parse_client_arguments(struct options *options, int argc, cha
 	return parsed == PARSED_RUN ? parse_words(options, argc - optind, argv + optind) : parsed;
 }
 
-/* Record that --timeout has expired before the address and the route were resolved. */
+/* Fail the session: --timeout has expired before the address and the route were resolved. */
 static void resolution_timed_out(struct connection *connection)
 {
 	connection_fail(connection, STATUS_UNRESOLVED,
@@ -103,7 +105,10 @@ static void route_unresolved(const struct client *client, struct connection *con
 			advice ? advice : "over InfiniBand, check that the subnet manager runs");
 }
 
-/* Start to look up the RDMA device and the neighbor of the address; an event reports the result. */
+/*
+ * Start to look up the RDMA device and the neighbor of the address; an event reports the result. If
+ * that is not possible, fail the session.
+ */
 static void start_resolving(const struct client *client, struct connection *connection)
 {
 	struct sockaddr *source = choose_source(client->sources, client->address);
@@ -151,7 +156,7 @@ static void address_failed(const struct client *client, struct connection *conne
 		address_unresolved(client, connection, -event->status);
 }
 
-/* Allocate the resources of the device, which is known now, and resolve the route. */
+/* Prepare the connection, whose device is known now, and start to resolve the route. */
 static void address_resolved(const struct client *client, struct connection *connection)
 {
 	int timeout = (int)(connection->deadline - now_milliseconds());
@@ -216,9 +221,9 @@ static void connect_failed(struct connection *connection, int error)
 }
 
 /*
- * Return the time limit of rdma_connect(3) in seconds; over iWARP that call blocks. Each call may
- * take --timeout. With --connections the calls run one after another, so all must also end within
- * --timeout after the deadline for resolving.
+ * Return the time limit of rdma_connect(3), which blocks over iWARP, in seconds; 0: no time is
+ * left. Each call may take --timeout. With --connections the calls run one after another, so all
+ * must also end within --timeout after the deadline for resolving.
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
@@ -291,7 +296,7 @@ static void established(struct client *client, struct connection *connection,
 			const struct cm_event *event)
 {
 	client->settled = true;
-	if (connection_is_over(connection)) { /* established too late */
+	if (connection_is_over(connection)) { /* already failed or interrupted */
 		print_trace(&connection->log, "rdma_disconnect");
 		rdma_disconnect(connection->id);
 		return;
@@ -365,7 +370,7 @@ static int64_t next_deadline(const struct engine *engine)
 	return deadline;
 }
 
-/* End each session whose deadline has passed before its thread was started. */
+/* Fail each session whose deadline has passed before its thread was started. */
 static void check_time(struct engine *engine)
 {
 	struct connection *connection;
@@ -381,7 +386,7 @@ static void check_time(struct engine *engine)
 	}
 }
 
-/* Run until all sessions are over. */
+/* Handle events and deadlines until all sessions are over. */
 static void wait_for_sessions(struct client *client)
 {
 	struct engine *engine = client->engine;
@@ -488,7 +493,10 @@ static void report(const struct client *client, enum status status, bool counts)
 		connection_destroy(connection);
 }
 
-/* Try the addresses of the host in turn until client->settled is true. Return the last status. */
+/*
+ * Try the addresses of the host in turn until client->settled is true. Return the status of the
+ * last attempt.
+ */
 static enum status try_addresses(struct client *client, const struct addrinfo *addresses)
 {
 	enum status status = STATUS_UNRESOLVED;
@@ -543,7 +551,7 @@ static void wait_until(struct engine *engine, int64_t time)
 		;
 }
 
-/* Run the sessions of --check with ADDRESS (session_function). */
+/* Run one set of sessions for --check, and pass the results to `probe` (session_function). */
 static void run_check_sessions(struct probe *probe, void *argument)
 {
 	struct engine *engine = argument;

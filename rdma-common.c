@@ -44,8 +44,8 @@
 #define CLOSING_MILLISECONDS 1000
 /*
  * A side that is blocked on its own disk or pipe gives up before its peer does: earlier by
- * --timeout divided by OWN_DELAYS_PER_TIMEOUT, and by the delay of a MSG_WINDOW. Otherwise the
- * peer, which cannot know the reason, might time out first.
+ * --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus TRANSFER_MILLISECONDS, the delay of a
+ * MSG_WINDOW. Otherwise the peer, which cannot know the reason, might time out first.
  */
 #define OWN_DELAYS_PER_TIMEOUT 8
 /* Interval between two reports of progress. */
@@ -68,7 +68,7 @@
  *     MSG_MR: address, length, rkey        ------->
  *                                          <-------     MSG_MR, after the client's
  *     RDMA WRITE or READ                   <=====>      RDMA WRITE or READ
- *     MSG_DONE: digest                     ------->     after a WRITE, or a completed READ
+ *     MSG_DONE: digest                     ------->     after its WRITE, or its completed READ
  *                                          <-------     MSG_DONE: digest
  *     from its MSG_MR on, each side reports the progress of both streams by MSG_WINDOW; after its
  *     MSG_VERDICT it only confirms the peer's MSG_WINDOWs, until the peer's MSG_VERDICT arrives;
@@ -88,7 +88,7 @@
  *               MSG_VERDICT; disconnect
  *
  * Only the first step waits, and only after a turn that found nothing to do. Other slow calls occur
- * at most once in a session (ibv_dereg_mr, rdma_disconnect), or once per --interval.
+ * at most once in a session (ibv_dereg_mr, rdma_disconnect), or once per --interval (counters).
  */
 
 /* ---- Work requests ---- */
@@ -118,7 +118,7 @@ static uint64_t wr_detail(uint64_t wr_id)
 	return wr_id & (((uint64_t)1 << WR_KIND_SHIFT) - 1);
 }
 
-/* Return the name of a work request for messages. The string is static. */
+/* Return a name of the work request, for causes and traces. The string is static. */
 static const char *wr_name(uint64_t wr_id, enum operation operation)
 {
 	switch (wr_kind(wr_id)) {
@@ -197,7 +197,10 @@ static void count_wire_progress(struct connection *connection);
  * deadline of PHASE_CLOSING ends the wait for a request that never completes.
  */
 
-/* Set the time of this turn. A poll that finds nothing does not call this function. */
+/*
+ * Set the time of this turn. A poll that finds nothing does not call this function, and so stays
+ * fast.
+ */
 static inline void read_clock(struct connection *connection)
 {
 	connection->now_nanoseconds = now_nanoseconds();
@@ -271,7 +274,7 @@ static int post_message(struct connection *connection, const struct message *mes
 	return post_send(connection, &request);
 }
 
-/* Send MSG_MR: address, length and rkey of the region that the peer may write to or read from. */
+/* Post MSG_MR: address, length and rkey of the region that the peer may write to or read from. */
 static int send_mr(struct connection *connection)
 {
 	const struct region *exposed = connection->options->operation == OPERATION_WRITE
@@ -320,7 +323,7 @@ static void prepare_batch(struct connection *connection)
 	}
 }
 
-/* Fill in the work requests of a run. */
+/* Fill in the work requests of `run`, from `requests` on. */
 static void make_requests(const struct connection *connection, struct ibv_send_wr *requests,
 			  const struct transfer_run *run)
 {
@@ -397,7 +400,10 @@ static void look_at_clocks(struct connection *connection)
 	connection->due = INT64_MIN;
 }
 
-/* Return the time `seconds` after `now`; INT64_MAX if the operation ends after `passes` instead. */
+/*
+ * Return when an operation ends: without `passes`, `seconds` after `now` (milliseconds); otherwise
+ * INT64_MAX, because the passes end it.
+ */
 static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 {
 	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
@@ -409,7 +415,6 @@ static int64_t interval_length(const struct connection *connection)
 	return (int64_t)connection->options->interval_seconds * 1000;
 }
 
-/* Start the first --interval, at the start of the operation. */
 static void start_intervals(struct connection *connection)
 {
 	if (interval_length(connection) == 0)
@@ -451,7 +456,10 @@ static void start_source_clock(struct connection *connection)
 	look_at_clocks(connection);
 }
 
-/* Record when the work requests from `position` on are posted. */
+/*
+ * Record the time just before the work requests from `position` on are posted; before the first,
+ * start the clocks.
+ */
 static void note_posting(struct connection *connection, uint64_t position)
 {
 	struct figures *figures = &connection->figures;
@@ -484,13 +492,13 @@ static int continue_operation(struct connection *connection)
 	return error;
 }
 
-/* Return true if a MSG_WINDOW may be posted; there is one slot for it. */
+/* Return true if a MSG_WINDOW may be posted: the session allows it, and its only slot is free. */
 static bool window_is_allowed(const struct connection *connection)
 {
 	return window_may_be_sent(&connection->protocol) && !connection->window_outstanding;
 }
 
-/* Report progress to the peer if a MSG_WINDOW is due. */
+/* If a MSG_WINDOW is due, post it: it reports progress. Return 0 or an errno value. */
 static int send_window(struct connection *connection)
 {
 	int64_t time = transfer_window_time(&connection->transfer, connection->now);
@@ -506,7 +514,7 @@ static int send_window(struct connection *connection)
 	return post_message(connection, &message);
 }
 
-/* Send MSG_DONE; if the peer has a hello, with the digest and length of the outgoing payload. */
+/* Post MSG_DONE; if the peer has a hello, with the digest and length of the outgoing payload. */
 static int send_done(struct connection *connection)
 {
 	struct message done = { .type = MSG_DONE };
@@ -526,7 +534,6 @@ bool operation_completed(const struct connection *connection)
 	       transfer_done_due(&connection->transfer);
 }
 
-/* Read the counters of the connection's port. */
 static void read_counters(const struct connection *connection, struct counters *counters)
 {
 	const struct rdma_cm_id *id = connection->id;
@@ -572,7 +579,7 @@ static uint64_t count_errors(struct connection *connection)
 }
 
 /*
- * Send this side's verdict on the incoming payload. STATUS_LOCAL_FAILURE stands for all failures
+ * Post this side's verdict on the incoming payload. STATUS_LOCAL_FAILURE stands for all failures
  * but wrong contents.
  */
 static int send_verdict(struct connection *connection)
@@ -630,7 +637,9 @@ static void end_operation(struct connection *connection)
 		print_status(&connection->log, "send completed successfully.");
 }
 
-/* Begin the operation. The peer's region is known now. */
+/*
+ * Prepare this side's operation, or start the clocks of the peer's. The peer's region is known now.
+ */
 static void begin_operation(struct connection *connection)
 {
 	read_clock(connection);
@@ -755,7 +764,10 @@ static void report_refused_post(struct connection *connection)
 			     strerror(post->error));
 }
 
-/* Give up: a payload cannot be read or stored. Notify the peer, and end the session. */
+/*
+ * Give up, because a payload cannot be read or stored: the state machine sends a bad verdict, and
+ * ends the session.
+ */
 static void give_up(struct connection *connection, const struct failure *failure)
 {
 	record_cause(connection, CAUSE_FAILURE, "%s", failure->cause);
@@ -829,8 +841,8 @@ static int64_t own_deadline(const struct connection *connection)
 }
 
 /*
- * If the session waits only for this side's own disk or pipe, return a text that says so; otherwise
- * NULL.
+ * If the session waits only for this side's own disk or pipe, return the beginning of the cause, a
+ * static string; otherwise NULL.
  */
 static const char *own_delay(const struct connection *connection)
 {
@@ -1349,8 +1361,8 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 
 	incoming->failed = !good;
 	/*
-	 * print before the verdict, which may end the session; print a failed payload only if the
-	 * excerpt holds all of it
+	 * print before the verdict, which may end the session; print a failed payload only if all
+	 * of it was added to the excerpt
 	 */
 	if (incoming->begun &&
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
@@ -1530,7 +1542,6 @@ static void end_durations(struct connection *connection)
 	}
 }
 
-/* Handle the clocks of the exchange: durations, the probe, the interval. */
 static void check_exchange_clocks(struct connection *connection)
 {
 	end_durations(connection);
@@ -1601,7 +1612,7 @@ static void force_error(struct connection *connection)
 
 /*
  * Disconnect, even if the peer has disconnected: some providers flush the receives only when this
- * side disconnects, too.
+ * side disconnects, too. If that is not possible, force the error state.
  */
 static void disconnect(struct connection *connection)
 {
@@ -1681,8 +1692,8 @@ static void advance(struct connection *connection)
 }
 
 /*
- * Poll the completion queue for up to POLL_SIZE completions. Return their number; 0 also after an
- * error.
+ * Poll the completion queue for up to POLL_SIZE completions. Return their number; after an error
+ * end the session, and return 0.
  */
 static inline int poll_completions(struct connection *connection, struct ibv_wc *completions)
 {

@@ -50,8 +50,9 @@
 #define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
 
 /*
- * The state of a program, owned by the main thread. Connections' threads may read `options`,
- * `payload` and `connection_count`, and may print.
+ * The state of a program, owned by the main thread. A connection's thread may only read
+ * `processors`, `connection_count` and the memory of `payload`, print, and notify `process` of its
+ * end. Helpers share `output_taken`.
  */
 struct engine {
 	const struct options *options;
@@ -143,7 +144,7 @@ struct connection {
 	struct engine *engine;
 	const struct options *options; /* options of this session */
 	struct options own_options;
-	struct session_parameters parameters; /* all zero without --check */
+	struct session_parameters parameters; /* requests of --check; else all zero */
 	struct rdma_cm_id *id;
 	unsigned int number; /* number of this connection in the program, from 1 */
 	struct endpoint peer;
@@ -218,7 +219,8 @@ struct connection {
 	/* Times in milliseconds (now_milliseconds()), unless a comment says nanoseconds. */
 	int64_t now;             /* time of this turn */
 	int64_t now_nanoseconds; /* the same time in nanoseconds */
-	int64_t due;         /* no clock is due before this time; INT64_MIN: check every clock */
+	int64_t due;         /* no clock but progress_time and window_time is due before this time;
+				INT64_MIN: check all */
 	int64_t window_time; /* when MSG_WINDOW is due, as computed at the end of the latest turn */
 	int64_t deadline;    /* when the session's current wait expires */
 	int64_t wire_time; /* time of the latest completion that may extend the deadline; 0: none */
@@ -280,16 +282,18 @@ enum status connection_fail(struct connection *connection, enum status status, c
 			    ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Allocate and read the counters of the connection's port; if memory runs out, count nothing. A
- * read may query the device's firmware, so a session reads only at its start and end, and once per
- * --interval. Main thread.
+ * Allocate and read the counters of the connection's port; if memory runs out, count nothing. Main
+ * thread.
  */
 void connection_begin_counting(struct connection *connection);
 
 /* Read the counters again, unless that was done or the first read found none. Either thread. */
 void connection_end_counting(struct connection *connection);
 
-/* Return the growth of each counter; `any` is false if nothing was counted. Either thread. */
+/*
+ * Return the growth of each counter during the session; `any` is false if nothing was counted.
+ * Either thread.
+ */
 struct counters connection_growth(const struct connection *connection);
 
 /* Return the number of outstanding work requests in the send queue. Either thread. */

@@ -71,7 +71,10 @@ static void stop_listening(struct server *server)
 	}
 }
 
-/* Return true if another port of the address is free, so the port is the problem. */
+/*
+ * Return true if another port of the address is free, which shows that `port` is in use. Set the
+ * port of `address` to 0.
+ */
 static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
 {
 	struct rdma_cm_id *id;
@@ -119,7 +122,7 @@ static bool is_unusable(int error)
 
 /*
  * Listen on each address that this host has, all on the same port: `port` or, if that is 0, the
- * first listener's. Return 0, or -1 with errno.
+ * port of the first listener. Return 0, or -1 with errno and perhaps some listeners.
  */
 static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
 {
@@ -182,9 +185,9 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 }
 
 /*
- * Stop the server because the device of a listener was removed. Linux reports this for a listener
- * that is bound to an address, and thereby to a device. A wildcard listener uses each device that
- * appears.
+ * Stop the server because the device of a listener was removed. Linux reports this only for a
+ * listener that is bound to an address, and thereby to a device. A wildcard listener uses each
+ * device that appears.
  */
 static void lose_listener(struct server *server)
 {
@@ -223,8 +226,8 @@ static void end_session(struct server *server, struct connection *connection)
 
 /*
  * Set up a session and accept the client. Return false if the setup failed; the caller then rejects
- * the client. After a failure of rdma_accept(3) the client is rejected here; the session's thread
- * ends the session.
+ * the client. If only rdma_accept(3) fails, reject the client, let the session's thread end the
+ * session, and return true.
  */
 static bool accept_client(struct connection *connection, const struct cm_event *event,
 			  const struct peer_hello *client)
@@ -247,8 +250,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 
 /*
  * Return true if no further client can be served: the program is ending, --one-off or
- * --max-sessions allows no further session, or too many helpers are stuck. Then also set the
- * reasons for the client and for the server's message.
+ * --max-sessions allows no further session, or too many helpers are stuck. Then also set the reason
+ * for the client and, unless connection_reject() does that, for the server's message.
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {
@@ -277,9 +280,9 @@ static bool over_session_limit(const struct server *server, struct connection *c
 /*
  * Return the options of a session: the program's, changed as the client's hello requests. A server
  * performs the client's operation if it has none of its own, or if the client measures. In a
- * session of --check the server performs its operation once, or for the seconds that the client
- * sets, because repetitions would only delay the client. It ignores --min-rate: the rate of a few
- * bytes means nothing.
+ * session of --check it performs its operation once, because repetitions would only delay the
+ * client, or for the seconds that the client sets. It then ignores its own --interval, --verify-all
+ * and --min-rate: the client measures.
  */
 static struct options options_for(const struct server *server, const struct peer_hello *client)
 {

@@ -12,7 +12,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The folders that cgroup_visit() visits, and the function that it calls. */
+/* The arguments of cgroup_visit(). */
 struct visit {
 	const char *root, *controller;
 	cgroup_function function;
@@ -107,7 +107,7 @@ static const char *path_in_mount(const char *cgroup, const char *top)
 	return parents * strlen("/..") == length && parents > count_parents(cgroup) ? "" : NULL;
 }
 
-/* Visit the folders of a cgroup and its parents in the mount. */
+/* Visit the folders of a cgroup and its parents in the mount, the lowest first. */
 static void visit_branch(const struct visit *visit, const struct mount *mount, const char *cgroup)
 {
 	const char *rest = path_in_mount(cgroup, mount->root);
@@ -130,7 +130,7 @@ static void visit_branch(const struct visit *visit, const struct mount *mount, c
 
 /*
  * Visit the hierarchy in a line of /proc/self/cgroup, which has the form "number:controllers:path",
- * if it has the controller. The line of version 2 names no controllers.
+ * if it has the controller. The line of version 2 names no controllers; always visit it.
  */
 static void visit_hierarchy(const struct visit *visit, char *line)
 {
@@ -177,7 +177,9 @@ void cgroup_visit(const char *root, const char *controller, cgroup_function func
 
 /* ---- The memory limit ---- */
 
-/* Read a number. Return UINT64_MAX if the file cannot be read or has no number ("max"). */
+/*
+ * Read the number in a file. Return UINT64_MAX if the file cannot be read or has no number ("max").
+ */
 static uint64_t read_number(const char *folder, const char *name)
 {
 	char path[PATH_MAX + 32], text[32] = "", *end;
@@ -195,7 +197,7 @@ static uint64_t read_number(const char *folder, const char *name)
 	return end == text ? UINT64_MAX : number;
 }
 
-/* Take the limit of a cgroup of either version if it is smaller. */
+/* Lower the limit in `context` to that of a cgroup, of either version, if that is smaller. */
 static void take_limit(void *context, const char *folder)
 {
 	uint64_t *least = context;

@@ -56,7 +56,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->setup_refusal = REFUSAL_SETUP; /* a step may set a better reason */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
-	connection->log.options = connection->options; /* with --check, status lines are traces */
+	connection->log.options = connection->options; /* sessions of --check print less */
 	if (!alone)
 		snprintf(connection->log.prefix, sizeof(connection->log.prefix), "[%u] ",
 			 connection->number);
@@ -143,7 +143,10 @@ enum status connection_set_tos(struct connection *connection)
 
 /* ---- Preparing ---- */
 
-/* Create the descriptor that wakes the thread, and the completion channel. */
+/*
+ * Create the descriptor that wakes the thread, and the completion channel; watch the device's
+ * events.
+ */
 static enum status create_channels(struct connection *connection, struct failure *failure)
 {
 	struct ibv_context *verbs = connection->id->verbs;
@@ -307,7 +310,7 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	transfer_init(&connection->transfer, plan);
 }
 
-/* Return true if this side stores its incoming payload. */
+/* Return true if this side stores its incoming payload; a session of --check does not. */
 static bool stores(const struct connection *connection)
 {
 	const struct agreement *agreement = &connection->agreement;
@@ -630,8 +633,9 @@ static void notify_device_event(struct engine *engine, const struct device_event
 /* ---- The end of a session ---- */
 
 /*
- * Explain a lost peer by a cause that becomes known later: a call can fail before the peer is known
- * to have withdrawn, and a connection can break before the removal of the local device is reported.
+ * Explain a lost peer by a cause that becomes known later, and return the new status: a call can
+ * fail before the peer is known to have withdrawn, and a connection can break before the removal of
+ * the local device is reported.
  */
 static enum status explain_loss(struct connection *connection, enum status status)
 {
@@ -736,7 +740,6 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 	return wakeup;
 }
 
-/* Give stuck helpers a short time to end. */
 static void await_helpers(struct engine *engine)
 {
 	int64_t deadline = now_milliseconds() + HELPER_MILLISECONDS;
@@ -755,7 +758,7 @@ int engine_end(struct engine *engine, enum status status)
 	await_helpers(engine);
 	/* the checker leaves no incomplete output, so it needs no time to remove one */
 	engine->stuck_helpers += !helper_release(engine->checker);
-	if (engine->stuck_helpers > 0) /* a helper may still be reading a file or a pipe */
+	if (engine->stuck_helpers > 0) /* leave the file or pipe open: a stuck helper may read it */
 		engine->payload.descriptor = -1;
 	payload_free(&engine->payload);
 	output = flush_output(&engine->log, &engine->process);

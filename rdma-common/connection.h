@@ -13,29 +13,33 @@
 /* Initialize `engine`; engine_end() ends it. `options` must outlive it. */
 void engine_init(struct engine *engine, const struct options *options);
 
-/* Load the outgoing payload and open the devices. On failure print a message. */
+/*
+ * Load the outgoing payload, and open everything else (process_open()). On failure print and record
+ * a message.
+ */
 enum status engine_open(struct engine *engine);
 
 /*
- * Give stuck helpers a short time to end, wait until the output is read, and free everything. All
- * connections and ids must be destroyed before. Return the exit status of main() for `status`; for
+ * Give stuck helpers a short time to end, wait until the output is written (at most --timeout), and
+ * free everything. All connections and ids must be destroyed before. Return the exit status of
+ * main(): `status` or, if that is STATUS_SUCCESS, the result of writing the output. For
  * STATUS_INTERRUPTED end the process by the signal instead.
  */
 int engine_end(struct engine *engine, enum status status);
 
 /*
- * Wait as process_wait() does until `deadline`. Handle device events and the ends of helpers here;
- * return all other wakeups. WAKEUP_ENDED stores the connection whose thread has ended: call
- * connection_join() next.
+ * Wait as process_wait() does until `deadline`. Handle device events and the ends of helpers here
+ * (WAKEUP_OTHER); return all other wakeups. WAKEUP_ENDED stores the connection whose thread has
+ * ended: call connection_join() next.
  */
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
 			struct connection **ended);
 
 /*
  * Create a connection to `peer`. Take ownership of `id`, even on failure. Copy `options`, the
- * options of the session. If there are other connections, the new connection's output lines start
- * with its number. If memory runs out, print and record a message, reject a client's request, and
- * return NULL.
+ * options of the session. If there are other connections, or --connections is above 1, the new
+ * connection's output lines start with its number. If memory runs out, print and record a message,
+ * reject a client's request, and return NULL.
  */
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer);
@@ -43,7 +47,10 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 /* Destroy the resources of the connection, in the one order that works, and free it. */
 void connection_destroy(struct connection *connection);
 
-/* Apply --tos. Call this before the client resolves the address or the server accepts. */
+/*
+ * Apply --tos. Call this before the client resolves the address or the server accepts. On failure
+ * record the cause.
+ */
 enum status connection_set_tos(struct connection *connection);
 
 /*
@@ -63,7 +70,10 @@ enum status connection_prepare(struct connection *connection, bool one_way);
  */
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
 
-/* Return the parameters for rdma_connect(3) or rdma_accept(3); encode the hello into `wire`. */
+/*
+ * Return the parameters for rdma_connect(3) or rdma_accept(3); encode the hello into `wire`, which
+ * must outlive them.
+ */
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE]);
 
@@ -73,7 +83,10 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
  */
 enum status connection_start(struct connection *connection);
 
-/* Reject the client's request, and report the reason on both sides. Call connection_join() next. */
+/*
+ * Reject the client's request: send it the reason, and record that as the cause, unless the session
+ * has failed before. Call connection_join() next.
+ */
 void connection_reject(struct connection *connection, enum refusal refusal);
 
 /*
@@ -82,7 +95,7 @@ void connection_reject(struct connection *connection, enum refusal refusal);
  */
 void connection_not_accepted(struct connection *connection, int error);
 
-/* Return true if the session has failed or was interrupted, so that it only closes. */
+/* Return true if the session is closing or over: it has failed, was interrupted, or is complete. */
 bool connection_is_over(const struct connection *connection);
 
 /* Handle an event that has the same meaning in both programs. The connection's thread may run. */

@@ -251,7 +251,7 @@ static bool enqueue(struct outlet *outlet, struct line line)
 
 /*
  * Queue a line, or drop and count it; the next line reports the count. With --json, standard error
- * also reports the dropped lines of standard output, which carries only objects.
+ * reports the dropped lines of both streams, because standard output carries only objects.
  */
 static void queue_line(struct console *console, enum stream stream, char *text)
 {

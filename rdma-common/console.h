@@ -5,9 +5,9 @@
  * disk. If the pipe is full, a line is dropped; the next line that fits is preceded by the number
  * of dropped lines.
  *
- * The pipe carries pointers. The kernel writes each pointer whole or not at all, and in order, so
- * no line is torn and no lock is needed. Lines leave in the order of their arrival; lines of both
- * streams do so only if both streams are one file.
+ * The pipe carries pointers to lines. The kernel writes each pointer whole or not at all, and in
+ * order, so no line is torn and no lock is needed. Lines leave in the order of their arrival; lines
+ * of both streams do so only if both streams are one file.
  *
  * Threads: any thread may print. The main thread opens, drains and closes.
  */

@@ -5,8 +5,8 @@
  * to wait before it could send, pause frames of its network interface (netlink.h), and frames that
  * the interface discarded. A counter includes all traffic of the port.
  *
- * Threads: any; no lock. Reading may ask the device's firmware, so it is done only at the beginning
- * and at the end of a session, and once per --interval.
+ * Threads: any; no lock. A read may query the device's firmware, so a session reads only at its
+ * start and end, and once per --interval.
  */
 #ifndef RDMA_COMMON_COUNTERS_H
 #define RDMA_COMMON_COUNTERS_H

@@ -68,8 +68,8 @@ static void keep(struct transfer *transfer, uint64_t size)
 }
 
 /*
- * Let the helper store the first `size` bytes of the buffer, and skip the `skipped` bytes after
- * them.
+ * Let the helper store the first `size` bytes of the buffer. The `skipped` bytes after them need
+ * not be stored.
  */
 static void begin_to_store(struct incoming *incoming, struct transfer *transfer, size_t size,
 			   uint64_t skipped)
@@ -139,7 +139,6 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 	return false;
 }
 
-/* Verify a piece in place. */
 static enum incoming_step take_in_place(struct incoming *incoming, struct transfer *transfer,
 					const struct piece *piece, struct failure *failure)
 {

@@ -24,7 +24,7 @@
 /* ---- Lines ---- */
 
 /*
- * Return the stream for status lines: standard output, unless an option uses that for other output.
+ * Return the stream for status lines: standard output, unless --json, --check or --output uses it.
  */
 static enum stream status_stream(const struct options *options)
 {
@@ -65,7 +65,10 @@ void print_result(struct console *console, const char *format, ...)
 
 /* ---- The end of the program ---- */
 
-/* Wait until everything is written or the time is up; a second signal ends the process. */
+/*
+ * Wait until everything is written, for at most --timeout, or a second after a signal. Another
+ * signal ends the process.
+ */
 static void drain(const struct log *log, struct process *process)
 {
 	int milliseconds = (int)timeout_milliseconds(log->options);
@@ -206,8 +209,10 @@ static const char *amount(double bytes, char *buffer, size_t size)
 	return buffer;
 }
 
-/* Return true if standard error is a terminal that can erase a line, and NO_COLOR is unset or
- * empty. */
+/*
+ * Return true if standard error is a terminal that can erase a line, and NO_COLOR is unset or
+ * empty.
+ */
 static bool can_draw(void)
 {
 	const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");

@@ -53,10 +53,7 @@ struct memory_budget {
 			       UINT64_MAX */
 };
 
-/*
- * Read the budget. For `root` see cgroup_memory_limit(). A file that cannot be read imposes no
- * limit.
- */
+/* Read the budget. For `root` see cgroup_visit(). A file that cannot be read imposes no limit. */
 struct memory_budget memory_budget(const char *root);
 
 #endif

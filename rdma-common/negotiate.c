@@ -26,6 +26,7 @@
 /* Longest attempt to resolve a neighbor, and the shortest that is worth starting. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
+
 /* ---- The path ---- */
 
 socklen_t address_size(const struct sockaddr *address)
@@ -504,7 +505,7 @@ static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *e
 /*
  * Limit this side's outstanding READs to the number that the peer serves, and the READs that this
  * side serves to the number that the peer will have outstanding (rdma_accept(3)). Excess READs must
- * not even be posted: soft-iWARP in Linux delays everything behind them, its responses to the
+ * not even be posted: soft-iWARP in Linux delays everything posted after them, its responses to the
  * peer's READs included, and two sides would wait for each other.
  */
 static enum status limit_reads(enum role role, const struct cm_event *event, bool reads,

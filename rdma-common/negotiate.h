@@ -85,8 +85,8 @@ struct endpoint {
 struct endpoint endpoint_of(const struct sockaddr *address);
 
 /*
- * Look up the addresses of `name` (getaddrinfo(3)), without duplicates. Return 0, or the error of
- * getaddrinfo(3) and no addresses. Any thread.
+ * Look up the addresses of `name` (getaddrinfo(3)), without duplicates; the caller frees them
+ * (freeaddrinfo(3)). Return 0, or the error of getaddrinfo(3) and no addresses. Any thread.
  */
 int look_up_name(const char *name, const char *port, struct addrinfo **addresses);
 
@@ -105,7 +105,7 @@ const char *lookup_error(int error);
 /*
  * Resolve `name` (NULL: the wildcards of IPv4 and IPv6) and `port` (NULL: none) to `addresses`.
  * Messages call the name `what`. The caller frees the addresses (freeaddrinfo(3)). On failure print
- * and record a message, and set them to NULL.
+ * and record a message, and set `*addresses` to NULL.
  */
 enum status resolve_name(struct process *process, const char *what, const char *name,
 			 const char *port, struct addrinfo **addresses);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Size of the longest part of an answer. */
+/* Maximum bytes of one part of an answer. */
 #define PART_SIZE 32768
 
 /* ---- Answers ---- */
@@ -112,7 +112,7 @@ void netlink_add_address(struct netlink_request *request, int type, const struct
 		netlink_add_attribute(request, type, &ipv6->sin6_addr, sizeof(ipv6->sin6_addr));
 }
 
-/* The kernel rejects a text that ends without a zero. */
+/* Include the terminating zero: the kernel rejects a text without it. */
 void netlink_add_name(struct netlink_request *request, int type, const char *name)
 {
 	netlink_add_attribute(request, type, name, strnlen(name, IF_NAMESIZE - 1) + 1);
@@ -172,7 +172,6 @@ void netlink_take_pause(void *context, struct netlink_message message)
 				     &frames->received, sizeof(frames->received));
 }
 
-/* Return a request with this command to a generic netlink family. */
 static struct netlink_request make_generic(int family, uint8_t command)
 {
 	const struct genlmsghdr body = { .cmd = command, .version = 1 };
@@ -180,7 +179,7 @@ static struct netlink_request make_generic(int family, uint8_t command)
 	return netlink_make_request(family, 0, &body, sizeof(body));
 }
 
-/* Linux before 5.6 does not have ethtool's family. */
+/* Linux before 5.6 has no ethtool family; the result is then false. */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames)
 {
 	struct netlink_request request = make_generic(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);

@@ -53,12 +53,16 @@ typedef void (*netlink_function)(void *context, struct netlink_message message);
 
 /*
  * Send a request to a netlink protocol such as NETLINK_ROUTE. Call `function` for each message of
- * the answer that has this type. Return the errno value if the answer is an error, or else 0.
+ * the answer that has this type. Return the errno value if the answer is an error; otherwise 0,
+ * also if there is no answer.
  */
 int netlink_ask(int protocol, const struct netlink_request *request, int type,
 		netlink_function function, void *context);
 
-/* Decode an answer, or a part of one, whose messages have such a body, as netlink_ask() does. */
+/*
+ * Decode an answer, or a part of one, as netlink_ask() does. A message's body has `body_size`
+ * bytes.
+ */
 int netlink_decode(struct span answer, int type, size_t body_size, netlink_function function,
 		   void *context);
 

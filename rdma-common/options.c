@@ -245,7 +245,6 @@ static const char *const number_words[] = {
 	[RATE] = "bit/s, also with K, M, G, T, or Kbit (1000 each),",
 };
 
-/* The units that may follow a number. */
 static const struct unit {
 	enum kind kind;
 	const char *name;

@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* For example "1.0.0". A build from a git checkout adds the commit, "1.0.0+g1234567", and ".dirty"
- * if files are changed. */
+/*
+ * For example "1.0.0". A build from a git checkout adds the commit, "1.0.0+g1234567", and ".dirty"
+ * if files are changed.
+ */
 extern const char program_version[];
 
 /* Maximum of --connections. */
@@ -78,7 +80,8 @@ struct options {
 	unsigned int maximum_sessions; /* server: maximum number of sessions at a time */
 	const char *address;           /* client: the address of the peer */
 	const char *bind; /* local address to connect from or to listen on; NULL: any */
-	unsigned int tos; /* IPv4's TOS byte, or the traffic class of IPv6 and of a GRH */
+	unsigned int tos; /* IPv4's TOS byte, or the traffic class of IPv6 and of a GRH;
+			     DEFAULT_TOS: not given */
 	const char *port; /* decimal number; NULL: any free port (server) */
 };
 

@@ -47,7 +47,9 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 	return (size_t)size;
 }
 
-/* Add the first `size` bytes of the piece to the digest, and report them as filled. */
+/*
+ * Add the first `size` bytes of the piece to the digest, and report them to `transfer` as filled.
+ */
 static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size)
 {
 	const struct transfer_source *source = &transfer->source;

@@ -23,7 +23,7 @@ struct outgoing {
 	uint8_t *ring;
 	size_t ring_size;      /* bytes */
 	bool ending;           /* --duration is over: end after the current pass */
-	struct piece piece;    /* the piece that the helper is reading */
+	struct piece piece;    /* the piece that is being filled, perhaps by the helper */
 	struct helper *helper; /* reads a file or a pipe; NULL: the source cannot block */
 	void *digest;          /* digest of all bytes filled so far */
 	uint64_t pass_digest;  /* digest for MSG_DONE: of all passes, or of one if passes repeat */
@@ -39,8 +39,8 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 
 /*
  * Fill a piece of the ring as far as `transfer` allows and report it, or let the helper read it.
- * Return true if bytes were filled or the helper has returned a result. A read error
- * sets `failure`; do not call this again then.
+ * Return true if bytes were filled or the helper has returned a result. A read error sets
+ * `failure`; do not call this function again then.
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 

@@ -403,7 +403,10 @@ static bool wait_for_reader(int descriptor)
 	return poll(&ready, 1, PATIENCE_MILLISECONDS) > 0;
 }
 
-/* Wait until no other output writes to a shared place. Return 0, or -1 with errno. */
+/*
+ * Wait until no other output of this process writes to a shared place, and set `*taken`. Return 0,
+ * or -1 with errno.
+ */
 static int lock_output(struct output *output, atomic_bool *taken)
 {
 	while (atomic_exchange(taken, true)) {
@@ -729,7 +732,10 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 	return count;
 }
 
-/* Complete a file: sync its bytes, then give it its name, so that no reader sees a part. */
+/*
+ * Sync the output. Give a file its name only afterwards, so that no reader sees a part. Return 0,
+ * or -1 with errno.
+ */
 static int finish_output(struct output *output)
 {
 	if (!output->place.is_file)

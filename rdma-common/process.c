@@ -112,7 +112,7 @@ static sigset_t ending_signals(void)
 }
 
 /*
- * Set the handler of these signals. It blocks all signals while it runs, so that only one of them
+ * Set the handler of these signals. The handler blocks all signals while it runs, so that only one
  * can be the first.
  */
 static void set_handler(const sigset_t *signals, void (*handler)(int))
@@ -171,7 +171,6 @@ static void raise_descriptor_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit); /* on failure, fewer sessions are possible */
 }
 
-/* Open the descriptors of the main thread. */
 static enum status open_descriptors(struct process *process)
 {
 	raise_descriptor_limit();
@@ -412,7 +411,7 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 		break;
 	}
 	/*
-	 * before the event is handled: destroying its object waits for this
+	 * before the event is handled: destroying its object waits for the acknowledgement
 	 * (ibv_get_async_event(3))
 	 */
 	ibv_ack_async_event(&event);

@@ -51,7 +51,7 @@ struct cm_event {
 	/* The hello, in a connect request, its acceptance or its rejection: */
 	uint8_t private_data[HELLO_SIZE];
 	size_t private_data_size;
-	uint8_t responder_resources; /* as the peer sent it; see reads_served() */
+	uint8_t responder_resources; /* this and the next: as the peer sent them (reads_served()) */
 	uint8_t initiator_depth;
 };
 
@@ -67,10 +67,10 @@ enum wakeup {
 	WAKEUP_CM_EVENT,     /* the event is stored */
 	WAKEUP_DEVICE_EVENT, /* the event is stored */
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
-	WAKEUP_ENDED,        /* a thread has ended: its pointer is stored */
-	WAKEUP_OTHER,        /* nothing to handle; the deadline may have passed */
-	WAKEUP_EXHAUSTED,    /* no more events of the connection manager can be received; a message
-				was printed */
+	WAKEUP_ENDED,     /* a thread has ended: its argument of process_notify_exit() is stored */
+	WAKEUP_OTHER,     /* nothing to handle; the deadline may have passed */
+	WAKEUP_EXHAUSTED, /* no more events of the connection manager can be received; a message
+			     was printed */
 };
 
 /*
@@ -103,8 +103,8 @@ enum status process_fail(struct process *process, enum status status, const char
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * Create a thread with a small stack (pthread_create(3)), because there may be thousands. Any
- * thread.
+ * Create a thread with a small stack, because there may be thousands. Return 0 or an errno value
+ * (pthread_create(3)). Any thread.
  */
 int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument);
 
@@ -151,10 +151,10 @@ void process_notify_exit(struct process *process, void *what);
 
 /*
  * Call rdma_connect(3) with a limit of `seconds`. Over soft-iWARP, Linux waits for the TCP
- * connection in that call, for up to two minutes, and only a signal interrupts it. Ending signals
- * interrupt it, too, within a second if they arrive just before the call waits; the first one stays
- * pending for process_wait(). Return 0 or an errno value: ETIMEDOUT after the limit, EINTR after
- * such a signal. Uses SIGALRM.
+ * connection in that call, for up to two minutes, and only a signal interrupts it: SIGALRM after
+ * the limit, or an ending signal, within a second if it arrives just before the call waits; the
+ * first ending signal stays pending for process_wait(). Return 0 or an errno value: ETIMEDOUT after
+ * the limit, EINTR after an ending signal.
  */
 int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *parameters,
 			 unsigned int seconds);
@@ -166,8 +166,8 @@ int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *paramete
 void change_ending_signals(int how);
 
 /*
- * Take a pending ending signal. Return true if there was one; the signals are then unblocked, so
- * that another one, or raise(3), ends the process at once.
+ * Take a pending ending signal into signal_number. Return true if there was one; the signals are
+ * then unblocked, so that another one, or raise(3), ends the process at once.
  */
 bool process_take_signal(struct process *process);
 

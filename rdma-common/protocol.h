@@ -57,7 +57,7 @@ struct protocol {
 	enum phase phase;
 	enum local_stage local;
 	enum remote_stage remote;
-	bool done_posted;  /* MSG_DONE is posted */
+	bool done_posted;  /* MSG_DONE was posted, perhaps before an early verdict */
 	bool gave_up;      /* this side cannot read or store a payload */
 	bool connected;    /* the connection was established, so DISCONNECTED will be reported */
 	bool disconnected; /* DISCONNECTED was reported */

@@ -25,9 +25,9 @@
 
 /* A memory region that is registered with the adapter. */
 struct region {
-	uint8_t *memory; /* from memory_map() */
-	size_t size;     /* bytes */
-	struct ibv_mr *mr;
+	uint8_t *memory;   /* from memory_map() */
+	size_t size;       /* bytes */
+	struct ibv_mr *mr; /* NULL: not registered */
 };
 
 /*

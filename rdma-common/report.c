@@ -163,7 +163,6 @@ static void add_path(struct json_object *object, const struct connection *connec
 	json_add_number(object, "tos", connection->tos, connection->tos >= 0);
 }
 
-/* Add the options that figures depend on. */
 static void add_parameters(struct json_object *object, const struct connection *connection)
 {
 	const struct options *options = connection->options;

@@ -15,10 +15,10 @@ struct sysfs_line {
 	char text[4096];
 };
 
-/* Return the first line of the file with this name; empty if the file cannot be read. */
+/* Return the first line of the file whose name `format` gives; empty if it cannot be read. */
 struct sysfs_line sysfs_read_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* As sysfs_read_line(), but return the first line that begins with `key`; empty if none does. */
+/* Return the first line that begins with `key`, as sysfs_read_line() does; empty if none does. */
 struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

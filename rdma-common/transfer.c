@@ -81,8 +81,8 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 
 /*
  * Set size, depth and interval of the requests, from the announced ring and the bytes in flight. If
- * the stream does not fit into that ring, a request is no longer than a page or the progress that
- * triggers a MSG_WINDOW, so that both sides always have work.
+ * the stream does not fit into that ring, a request is no longer than the progress that triggers a
+ * MSG_WINDOW (or a page), so that both sides always have work.
  */
 static void size_requests(struct transfer *transfer)
 {
@@ -109,8 +109,8 @@ static void size_requests(struct transfer *transfer)
 }
 
 /*
- * End the measured round if all of it has completed. Allow more bytes in flight if it took little
- * time.
+ * End the measured round if all of it has completed. Double the bytes in flight if it took at most
+ * TRANSFER_MILLISECONDS.
  */
 static void end_round(struct transfer *transfer, int64_t now)
 {
@@ -330,7 +330,8 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
-	transfer->source.advertised_end = transfer->source.stream.length == 0; /* an empty stream */
+	/* without a stream there is no end to report */
+	transfer->source.advertised_end = transfer->source.stream.length == 0;
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
@@ -811,7 +812,7 @@ void transfer_stop(struct transfer *transfer)
 
 /* ---- Filling and emptying the rings ---- */
 
-/* Return the position up to which the source's ring is free. */
+/* Return the position up to which the source may fill its ring. */
 static uint64_t fill_limit(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;

@@ -108,20 +108,20 @@ struct transfer_stream {
 struct transfer_source {
 	struct transfer_stream stream;
 	uint64_t filled;              /* end of the bytes filled into the ring */
-	uint64_t advertised_produced; /* reported to the peer */
-	uint64_t consumed;            /* reported by the peer */
-	uint64_t stored;              /* reported by the peer, only to show progress */
+	uint64_t advertised_produced; /* last `produced` reported to the peer */
+	uint64_t consumed;            /* last reported by the peer */
+	uint64_t stored;              /* last reported by the peer, only to show progress */
 	bool advertised_end;          /* the end was reported to the peer */
 };
 
 /* Positions of the incoming stream, whose sink is this side. */
 struct transfer_sink {
 	struct transfer_stream stream;
-	uint64_t produced;            /* reported by the peer */
+	uint64_t produced;            /* last reported by the peer */
 	uint64_t copied;              /* end of the bytes copied out of the ring */
 	uint64_t stored;              /* end of the bytes digested and stored */
-	uint64_t advertised_consumed; /* reported to the peer */
-	uint64_t advertised_stored;   /* reported to the peer */
+	uint64_t advertised_consumed; /* last `consumed` reported to the peer */
+	uint64_t advertised_stored;   /* last `stored` reported to the peer */
 	bool done;                    /* the peer's MSG_DONE has arrived */
 };
 
@@ -168,7 +168,8 @@ struct transfer {
 	struct transfer_operation operation;
 	struct transfer_credits credits;
 	uint64_t moves; /* number of MSG_WINDOWs from the peer that reported progress or an end */
-	int64_t unreported_since; /* time of the first progress that was not reported to the peer */
+	int64_t unreported_since; /* time of the first progress that was not reported to the peer;
+				     TRANSFER_NEVER: none */
 	/*
 	 * Cached result of transfer_window_time(); INT64_MIN: none. It is valid until that time or
 	 * the next message of either side, and exists only if the age of progress alone decides it.
@@ -430,7 +431,7 @@ uint64_t transfer_sink_end(const struct transfer *transfer);
 
 /* ---- Deadlines ---- */
 
-/* The party that the transfer waits for. A value implies that the parties after it owe nothing. */
+/* The party that the transfer waits for. A value implies that the parties below it owe nothing. */
 enum debtor {
 	DEBTOR_NONE, /* this side can or must continue */
 	DEBTOR_WIRE, /* the wire owes completions */

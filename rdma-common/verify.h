@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Verify an incoming payload: by its digest, and byte for byte if it is the pattern of --size. Each
- * pass of a stream is verified; the first one is shown and stored.
+ * pass that the caller adds is verified; only the first one is shown and stored.
  *
  * The caller passes bytes that the peer cannot change any more. No verbs, no input or output.
  *
