@@ -45,7 +45,7 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 	uint64_t port;
 
 	if (options->check && count > 2)
-		return usage_error("--check takes ADDRESS, or ADDRESS and PORT, or neither");
+		return usage_error("--check takes no argument, ADDRESS, or ADDRESS and PORT");
 	if (options->check && count == 0 && (options->bind || options->tos != DEFAULT_TOS))
 		return usage_error("--bind and --tos apply to a path: give --check an ADDRESS");
 	if (options->check && count < 2 && (options->minimum_rate > 0 || options->connections > 1))
@@ -197,7 +197,7 @@ static void connect_failed(struct connection *connection, int error)
 		return;
 	case EADDRNOTAVAIL:
 	case EADDRINUSE:
-		advice = "; an earlier connection still uses the local port: try again";
+		advice = "; an earlier connection may still use the local port: try again";
 		break;
 	case ENOMEM: /* Linux's siw has little room for messages that arrive while it connects */
 		advice = "; check that this host has free memory, and that the program on that "

@@ -1704,7 +1704,8 @@ static inline int poll_completions(struct connection *connection, struct ibv_wc 
 	if (count >= 0)
 		return count;
 	if (connection->protocol.phase < PHASE_CLOSING)
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"ibv_poll_cq failed, and the driver gives no reason");
 	return 0;
 }
 

@@ -265,12 +265,15 @@ static bool over_session_limit(const struct server *server, struct connection *c
 	if (server->stopping || (options->one_off && count > 1))
 		return true; /* connection_reject() reports the reason */
 	if (count > most)
-		connection_fail(connection, STATUS_REFUSED,
-				"refused: %u sessions are open, the limit of --max-sessions", most);
+		connection_fail(
+			connection, STATUS_REFUSED,
+			"refused: the limit of --max-sessions, %u, is reached: raise it, or wait "
+			"until a session ends",
+			most);
 	else if (stuck_helpers >= MAX_STUCK_HELPERS)
 		connection_fail(connection, STATUS_REFUSED,
 				"refused: %d threads of ended sessions still wait for a disk or a "
-				"pipe: check for one that hangs",
+				"pipe: find the disk or the pipe that hangs",
 				stuck_helpers);
 	else
 		return false;
@@ -347,7 +350,9 @@ static void handle_server_event(struct server *server, const struct cm_event *ev
 	else if (context == server && event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		lose_listener(server);
 	else if (context == server)
-		print_warning(&server->engine.console, "listener: %s", rdma_event_str(event->type));
+		print_warning(&server->engine.console,
+			      "the connection manager reports %s for a listener",
+			      rdma_event_str(event->type));
 	else if (context)
 		connection_cm_event(context, event);
 }

@@ -39,7 +39,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	engine->sessions++;
 	if (!connection) {
 		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
-			     "cannot allocate another connection: %s", strerror(errno));
+			     "cannot allocate memory for another connection: %s", strerror(errno));
 		if (options->role == ROLE_SERVER)
 			reject_request(id, options, REFUSAL_MEMORY);
 		rdma_destroy_id(id);

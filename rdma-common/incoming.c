@@ -56,7 +56,7 @@ static enum incoming_step fail_to_store(const struct incoming *incoming, struct 
 {
 	failure_set(failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
 		    incoming->verified ? "received and verified everything, but cannot store it"
-				       : "cannot store",
+				       : "cannot store the incoming payload",
 		    ellipsize(incoming->output).text, output_error(errno));
 	return INCOMING_FAILED;
 }

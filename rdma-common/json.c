@@ -138,8 +138,8 @@ void print_interval(const struct log *log, const struct interval *interval)
 
 	print_status(log, "%.3f to %.3f s: %" PRIu64 " byte%s, %.2f MB/s (%.3f Gbit/s)%s%s",
 		     interval->begin, interval->end, interval->bytes, plural(interval->bytes),
-		     rate / 1e6, rate * 8 / 1e9, grown.length > 0 ? ", counted meanwhile: " : "",
-		     grown.text);
+		     rate / 1e6, rate * 8 / 1e9,
+		     grown.length > 0 ? ", counted in this interval: " : "", grown.text);
 	if (!options->json)
 		return;
 	object = json_begin("interval");

@@ -468,7 +468,8 @@ const char *refusal_describe(enum refusal refusal)
 		return "the client sends nothing, or more than the server's --max-size; send one "
 		       "byte or more, or raise --max-size";
 	case REFUSAL_SESSIONS:
-		return "the server is busy: it has reached its limit of sessions; try again later";
+		return "the server is busy or exiting, so it accepts no further session; try again "
+		       "later";
 	case REFUSAL_PASSES:
 		return "a pipe can be sent only once, but --iters or --duration repeats it; omit "
 		       "that option, or send a regular file";

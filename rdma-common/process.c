@@ -269,9 +269,10 @@ static enum status open_devices(struct process *process)
 	}
 	for (int i = 0; i < count && status == STATUS_SUCCESS; i++) {
 		if (process_watch_device(process, devices[i]))
-			status = process_fail(
-				process, STATUS_LOCAL_FAILURE, "cannot use RDMA device %s: %s",
-				ibv_get_device_name(devices[i]->device), strerror(errno));
+			status = process_fail(process, STATUS_LOCAL_FAILURE,
+					      "cannot wait for events of RDMA device %s: %s",
+					      ibv_get_device_name(devices[i]->device),
+					      strerror(errno));
 	}
 	return status;
 }

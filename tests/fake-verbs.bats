@@ -479,12 +479,12 @@ happy_path() {
 	mkdir "$folder"
 	for bytes in 5000 130000 139999; do
 		(prlimit --pid "$BASHPID" --fsize="$bytes" &&
-			outcomes every -o "$folder/file" <<<"1	unknown payload:140000 ring:3000	cannot store in '$folder/file': File too large")
+			outcomes every -o "$folder/file" <<<"1	unknown payload:140000 ring:3000	cannot store the incoming payload in '$folder/file': File too large")
 	done
 	outcomes <<-END
 	every -o $folder/file	1	payload:30000 ring:3000 fail:fsync:1:5	cannot store it in '$folder/file': Input/output error
 	every -o $folder/file	1	payload:30000 ring:3000 fail:linkat:1:13	cannot store it in '$folder/file': Permission denied
-	every -o /dev/full	1	unknown payload:30000 ring:3000	cannot store in '/dev/full': No space left on device
+	every -o /dev/full	1	unknown payload:30000 ring:3000	cannot store the incoming payload in '/dev/full': No space left on device
 	every -s 20000 -o $folder/file	5	unknown payload:30000 ring:3000 peer-operation!	no progress
 	every -s 20000 -o $folder/file	6	unknown payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer left
 	client -o $folder/none/file	1	write	cannot store 1024 bytes in '$folder/none/file': $missing
@@ -922,12 +922,12 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	fail:rdma_connect:1:113	cannot connect: No route to host; $no_server
 	client	4	fail:rdma_connect:1:13	cannot connect: Permission denied; $no_server
 	client	5	fail:rdma_connect:1:110	no answer to the connect request
-	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection still uses the local port
+	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection may still use the local port
 	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; check that this host has free memory, and that the program on that port is an rdma-server: early data from another program can cause this error, too
 	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
-	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; one of: the server listens at another address	0x a program listens there
+	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; either the server listens at another address	0x a program listens there
 	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason arrived; read the messages of the server
 	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason arrived
 	# after "stale connection" the client tries once more, with a new queue pair
@@ -2027,7 +2027,7 @@ values() {
 	outcomes <<-END
 	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
-	client --connections 3 -J	1	write fail:calloc:2:12	cannot allocate another connection	> "succeeded": 2,*"error": "2 of 3 sessions succeeded"
+	client --connections 3 -J	1	write fail:calloc:2:12	cannot allocate memory for another connection	> "succeeded": 2,*"error": "2 of 3 sessions succeeded"
 	# a session that fails, or is established too late, is disconnected while the other goes on
 	client -t 10 -v --connections 2 --duration 5	1	write fail:ibv_reg_mr:3:12	2x rdma_disconnect
 	client -t 10 -v --connections 2 --duration 20 -s 64	5	write ESTABLISHED@12000	2x rdma_disconnect
@@ -2043,7 +2043,7 @@ values() {
 @test "a server that runs out of a resource refuses the client with the reason" {
 	local none=$BATS_TEST_TMPDIR/none/file
 	outcomes <<-END
-	server	0	clients:2 refused:7 fail:calloc:2:12	cannot allocate another connection	served=1	rdma_reject=1
+	server	0	clients:2 refused:7 fail:calloc:2:12	cannot allocate memory for another connection	served=1	rdma_reject=1
 	server	0	clients:2 refused:7 fail:ibv_reg_mr:1:12	cannot register 2496 bytes of memory	served=1	rdma_reject=1
 	server	0	clients:2 refused:9 fail:ibv_alloc_pd:1:12	ibv_alloc_pd failed	served=1	rdma_reject=1
 	server	0	clients:2 refused:9 fail:rdma_create_qp:1:24	rdma_create_qp failed: Too many open files	served=1	rdma_reject=1
@@ -2063,10 +2063,10 @@ values() {
 	local later="CONNECT_REQUEST@4000 CONNECT_REQUEST@9900 CONNECT_REQUEST@10200 from:14000 until:14200"
 	outcomes <<-END
 	server	0	together clients:3	served=3
-	one-off	0	together clients:2 refused:4	refused: the server is busy: it has reached its limit of sessions; try again later
+	one-off	0	together clients:2 refused:4	refused: the server is busy or exiting, so it accepts no further session; try again later
 	server --max-sessions 3	0	clients:3 together	served=3
 	server --max-sessions 3	0	clients:7	served=7
-	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 refused:4	1x refused: 2 sessions are open, the limit of --max-sessions	$silent	served=1	rdma_reject=1
+	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 refused:4	1x refused: the limit of --max-sessions, 2, is reached: raise it, or wait until a session ends	$silent	served=1	rdma_reject=1
 	# each session has its own deadline: one makes no progress from 0 ms on, the other from 4000 ms on
 	server --max-sessions 2 -t 10	0	$four $later	$silent	served=1	rdma_reject=1
 	END
@@ -2086,7 +2086,7 @@ values() {
 	printf -v hung ' fsync!%.0s' {1..32}
 	outcomes server -o "$BATS_TEST_TMPDIR/stored" <<-END
 	0	clients:34${hung% *}	31x storing it made no progress for	served=3
-	0	clients:34$hung refused:9	32x storing it made no progress	2x refused: 32 threads of ended sessions still wait for a disk	rdma_reject=2
+	0	clients:34$hung refused:9	32x storing it made no progress	2x refused: 32 threads of ended sessions still wait for a disk or a pipe: find the disk or the pipe that hangs	rdma_reject=2
 	END
 }
 

@@ -31,7 +31,7 @@ usage_error() {
 	usage_error 'at most one argument is allowed' rdma-server read write
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1 1 2
-	usage_error '--check takes ADDRESS, or ADDRESS and PORT, or neither' rdma-client --check read 192.0.2.1 1
+	usage_error '--check takes no argument, ADDRESS, or ADDRESS and PORT' rdma-client --check read 192.0.2.1 1
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --tos 0
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --min-rate 1G 192.0.2.1

@@ -298,8 +298,8 @@ TEST(a_refusal_is_reported_with_its_reason_and_advice)
 		uint8_t refusal;
 		const char *words;
 	} cases[] = {
-		{ REFUSAL_SESSIONS, "the server is busy: it has reached its limit of sessions; "
-				    "try again later" },
+		{ REFUSAL_SESSIONS, "the server is busy or exiting, so it accepts no further "
+				    "session; try again later" },
 		{ REFUSAL_MEMORY, "the server is out of memory for another session; try again "
 				  "when other sessions have ended, or raise the limit named in "
 				  "its messages" },

@@ -710,7 +710,7 @@ TEST(interval_has_its_own_rate_and_errors)
 {
 	/* clang-format off */
 	static const char line[] = "[42] 2.000 to 2.500 s: 6250000 bytes, 12.50 MB/s (0.100 Gbit/s), "
-				   "counted meanwhile: "
+				   "counted in this interval: "
 				   "duplicate_request 3, rcvd_rnr_err 1, rx_pause_frames 5\n";
 	/* clang-format on */
 	const struct interval interval = {
