@@ -254,7 +254,7 @@ static void route_resolved(struct connection *connection)
 		connect_failed(connection, error);
 }
 
-/* Return true if the connection has no thread yet, and has neither failed nor been interrupted. */
+/* Return true if the connection has no thread yet, and is not over (connection_is_over()). */
 static bool is_starting(const struct connection *connection)
 {
 	return !connection->running && !connection_is_over(connection);

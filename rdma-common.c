@@ -168,7 +168,6 @@ static enum status completion_status(const struct ibv_wc *completion)
 	}
 }
 
-/* Return a scatter/gather element for `size` bytes at `offset` of a region. */
 static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uint64_t size)
 {
 	struct ibv_sge sge = {
@@ -507,7 +506,7 @@ static int send_window(struct connection *connection)
 	connection->window_time = time;
 	if (time > connection->now || !window_is_allowed(connection))
 		return 0;
-	count_wire_progress(connection); /* after the window the peer may owe more */
+	count_wire_progress(connection); /* MSG_WINDOW may make the peer owe more */
 	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_window(&connection->transfer);
 	connection->window_outstanding = true;
@@ -629,7 +628,6 @@ static void end_intervals(struct connection *connection)
 	connection->interval_time = INT64_MAX;
 }
 
-/* End the last interval, and report that the whole operation has completed. */
 static void end_operation(struct connection *connection)
 {
 	end_intervals(connection);
@@ -638,7 +636,8 @@ static void end_operation(struct connection *connection)
 }
 
 /*
- * Prepare this side's operation, or start the clocks of the peer's. The peer's region is known now.
+ * Start the clock of the peer's operation, and prepare this side's operation, if any. The peer's
+ * region is known now.
  */
 static void begin_operation(struct connection *connection)
 {
@@ -1057,7 +1056,6 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 		record_cause(connection, rank, "%s", failure.cause);
 }
 
-/* Handle a message of `size` bytes in `slot`. */
 static void handle_message(struct connection *connection, unsigned int slot, uint32_t size)
 {
 	const uint8_t *wire = connection->control.memory + (size_t)slot * SLOT_SIZE;
@@ -1119,7 +1117,6 @@ double operation_rate(const struct connection *connection)
 	return nanoseconds > 0 ? (double)figures->bytes * 8e9 / (double)nanoseconds : 0;
 }
 
-/* After a completion of the operation, update the figures and the intervals, and count progress. */
 static void handle_operation_completion(struct connection *connection)
 {
 	measure(connection);
@@ -1340,7 +1337,7 @@ static bool fill_ring(struct connection *connection)
 	bool moved;
 
 	if (transfer_source_ended(&connection->transfer))
-		return false; /* a repeated operation sends the bytes in the ring again */
+		return false; /* a repeated operation sends the same bytes again */
 	failure.status = STATUS_SUCCESS;
 	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
 		return helper_discard(connection->outgoing.helper);
@@ -1409,7 +1406,10 @@ static bool begin_incoming(struct connection *connection)
 	return failure.status == STATUS_SUCCESS;
 }
 
-/* Return true if the incoming ring may be emptied now. */
+/*
+ * Return true if the incoming ring may be emptied: once the operation is posted; if it is verified
+ * in place, once LOCAL_VERIFYING is reached.
+ */
 static bool may_empty(const struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -1549,7 +1549,8 @@ static void check_exchange_clocks(struct connection *connection)
 		probe(connection);
 	if (connection->now >= connection->interval_time) {
 		end_interval(connection);
-		while (connection->interval_time <= connection->now) /* this turn may be late */
+		/* a late turn may have missed some */
+		while (connection->interval_time <= connection->now)
 			connection->interval_time += interval_length(connection);
 	}
 }
@@ -1731,7 +1732,10 @@ static void take_completions(struct connection *connection, struct ibv_wc *compl
 	}
 }
 
-/* Count one completion event; connection_run() acknowledges all at the end. */
+/*
+ * Take one completion event; connection_run() acknowledges all at the end. On failure end the
+ * session.
+ */
 static void take_event(struct connection *connection)
 {
 	struct ibv_cq *cq;
@@ -1750,7 +1754,10 @@ static void take_event(struct connection *connection)
 	}
 }
 
-/* Request an event for the next completion. The caller must then poll the queue once more. */
+/*
+ * Request an event for the next completion. The caller must then poll the queue once more, because
+ * a completion may have come before. On failure end the session.
+ */
 static void arm(struct connection *connection)
 {
 	int error = verb_error(ibv_req_notify_cq(connection->cq, 0));
@@ -1811,7 +1818,7 @@ static void wait_for_descriptors(struct connection *connection, int milliseconds
 static bool wait_for_work(struct connection *connection)
 {
 	const struct engine *engine = connection->engine;
-	/* more threads than processors would only delay each other */
+	/* more spinning threads than processors would delay each other */
 	bool spins = connection->options->busy_poll &&
 		     connection->protocol.phase != PHASE_CONNECTING &&
 		     atomic_load(&engine->connection_count) <= engine->processors;

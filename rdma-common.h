@@ -119,7 +119,7 @@ enum cause_rank {
 				 later */
 	CAUSE_VERIFICATION,   /* this side could not verify or store the incoming payload */
 	CAUSE_WITHDRAWN,      /* a setup call failed because the peer had withdrawn */
-	CAUSE_RATE,           /* --min-rate was not reached */
+	CAUSE_RATE,           /* --min-rate was not reached, or could not be applied */
 	CAUSE_DEVICE_REMOVED, /* the peer was lost because the local device was removed */
 };
 

@@ -72,7 +72,6 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	return connection;
 }
 
-/* Return the part of a connection that its regions depend on. */
 static struct region_owner region_owner(const struct connection *connection)
 {
 	struct engine *engine = connection->engine;
@@ -209,7 +208,6 @@ static enum status create_queues(struct connection *connection, struct failure *
 	return STATUS_SUCCESS;
 }
 
-/* Register the memory of messages, and post the receives. */
 static enum status create_messages(struct connection *connection, struct failure *failure)
 {
 	const struct region_owner owner = region_owner(connection);
@@ -371,7 +369,6 @@ static enum status check_output(struct connection *connection, struct failure *f
 			   ellipsize(output).text, reason);
 }
 
-/* Open the outgoing payload, and prepare to receive the incoming payload. */
 static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->options;
@@ -509,7 +506,7 @@ static void connection_notify(struct connection *connection, enum notification n
 	atomic_fetch_or(&connection->notifications, notifications);
 	if (connection->running)
 		eventfd_write(connection->wake, 1);
-	else if (connection->protocol.phase < PHASE_FINISHED) /* else keep the result */
+	else if (connection->protocol.phase < PHASE_FINISHED) /* FINISHED: keep the result */
 		handle_notifications(connection);
 }
 

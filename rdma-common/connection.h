@@ -14,8 +14,8 @@
 void engine_init(struct engine *engine, const struct options *options);
 
 /*
- * Load the outgoing payload, and open everything else (process_open()). On failure print and record
- * a message.
+ * Load the outgoing payload; open the console, the event channel and the devices (process_open()).
+ * On failure print and record a message.
  */
 enum status engine_open(struct engine *engine);
 
@@ -101,7 +101,7 @@ bool connection_is_over(const struct connection *connection);
 /* Handle an event that has the same meaning in both programs. The connection's thread may run. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 
-/* Notify all connections. Their threads may run. */
+/* Notify all connections of `notifications`. Their threads may run. */
 void engine_notify(struct engine *engine, enum notification notifications);
 
 /* Set the connection's deadline to --timeout from now. */

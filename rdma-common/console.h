@@ -26,14 +26,12 @@
  */
 #define CONSOLE_CAPACITY 2048
 
-/* The streams of a program. */
 enum stream {
 	STREAM_OUTPUT,
 	STREAM_ERROR,
 };
 #define STREAMS 2
 
-/* An output: its descriptor, its pipe and its thread. */
 struct outlet {
 	struct console *console;
 	int descriptor;

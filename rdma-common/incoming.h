@@ -30,7 +30,7 @@ struct incoming {
 	struct verification verification; /* is_pattern and has_digest: set by the main thread;
 					     the rest, and all fields below: by the connection's
 					     thread */
-	bool begun;                       /* buffer and helper exist */
+	bool begun;                       /* incoming_begin() has succeeded */
 	bool whole; /* verified in place: the peer cannot write to the ring any more (transfer.h) */
 	bool verified;         /* the whole payload is verified */
 	bool failed;           /* the payload is not processed any further */
@@ -42,7 +42,6 @@ struct incoming {
 	uint64_t skipped; /* bytes of later passes after that part: verified, not to be stored */
 };
 
-/* The result of a step. */
 enum incoming_step {
 	INCOMING_WAITS,    /* nothing to do until the peer or the helper makes progress */
 	INCOMING_MOVED,    /* a piece was processed */

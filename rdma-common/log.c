@@ -195,7 +195,9 @@ void print_payload(const struct log *log, const struct excerpt *excerpt)
 
 /* ---- Progress ---- */
 
-/* Write an amount of bytes in the largest unit that gives at least 1. */
+/*
+ * Write an amount of bytes to `buffer`, in the largest unit that gives at least 1. Return `buffer`.
+ */
 static const char *amount(double bytes, char *buffer, size_t size)
 {
 	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };

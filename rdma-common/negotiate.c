@@ -366,7 +366,8 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
 	};
 	int error = rdma_create_qp(id, pd, &attributes);
 
-	if (error && errno == EINVAL) { /* no device reports its inline limit in advance */
+	if (error && errno == EINVAL) { /* retry without inline data: no device reports its limit in
+					   advance */
 		attributes.cap.max_inline_data = 0;
 		error = rdma_create_qp(id, pd, &attributes);
 	}

@@ -39,7 +39,7 @@
  * peer.
  */
 struct limits {
-	const char *transport;    /* from transport_name() */
+	const char *transport;    /* from transport_name(); NULL: not queried yet */
 	bool iwarp;               /* the transport is iWARP */
 	uint32_t maximum_message; /* maximum bytes of a message, as the port allows */
 	enum ibv_mtu mtu;         /* MTU of the port; 0: the driver does not report it */

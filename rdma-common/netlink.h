@@ -25,7 +25,7 @@ struct netlink_request {
 	size_t body_size;
 };
 
-/* Return a request without attributes. */
+/* Return a request with this body of `size` bytes, and without attributes. */
 struct netlink_request netlink_make_request(int type, int flags, const void *body, size_t size);
 
 void netlink_add_attribute(struct netlink_request *request, int type, const void *value,

@@ -12,12 +12,11 @@
 #include <stdint.h>
 
 /*
- * For example "1.0.0". A build from a git checkout adds the commit, "1.0.0+g1234567", and ".dirty"
- * if files are changed.
+ * The version, for example "1.0.0". A build from a git checkout adds the commit, "1.0.0+g1234567",
+ * and ".dirty" if files are changed.
  */
 extern const char program_version[];
 
-/* Maximum of --connections. */
 #define MAX_CONNECTIONS 128
 
 /* The one-sided operation that both sides perform. The numbers are on the wire. */
@@ -39,7 +38,6 @@ const char *operation_name(enum operation operation);
 /* Return "client" or "server". The string is static. */
 const char *role_name(enum role role);
 
-/* Return the role of the peer. */
 enum role other_role(enum role role);
 
 /*
@@ -54,11 +52,12 @@ bool sends_payload(enum role role, enum operation operation, bool one_way);
 struct options {
 	enum role role;
 	enum operation operation;
-	const char *message;     /* text to send; NULL: the default line of this side */
-	const char *file;        /* file to send, "-": standard input */
-	uint64_t pattern_size;   /* size of the pattern to send; 0: no pattern */
-	const char *output;      /* file to store the incoming payload in, "-": standard output */
-	unsigned int iterations; /* number of times to perform the operation; 0: not given */
+	const char *message;   /* text to send; NULL: the default line of this side */
+	const char *file;      /* file to send, "-": standard input; NULL: none */
+	uint64_t pattern_size; /* size of the pattern to send; 0: no pattern */
+	const char *output;    /* file to store the incoming payload in, "-": standard output; NULL:
+				  none */
+	unsigned int iterations;       /* number of times to perform the operation; 0: not given */
 	unsigned int duration_seconds; /* time to repeat the operation; 0: not given. With --check:
 					  the time of each measurement; 0: no measurement */
 	unsigned int interval_seconds; /* time between two reports of the rate; 0: not given */
@@ -139,7 +138,7 @@ bool parse_operation(const char *word, enum operation *operation);
 /* Return true if `text` is a decimal number from `minimum` to `maximum`; store it in `*number`. */
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 
-/* Print a usage error (NULL: none) and where to find help. Return PARSED_FAILED. */
+/* Print a usage error (unless `format` is NULL), and where to find help. Return PARSED_FAILED. */
 enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

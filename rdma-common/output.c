@@ -83,9 +83,9 @@ static int unless_unsupported(int result)
 }
 
 /*
- * As unless_unsupported(), but also return 0 if the call was denied: to this user (EPERM, or EACCES
- * from NFSv4 and security modules), for an id that this user namespace does not map (EINVAL), or
- * for one that the mount does not map (EOVERFLOW).
+ * Return 0 as unless_unsupported() does, and also if the call was denied: to this user (EPERM, or
+ * EACCES from NFSv4 and security modules), for an id that this user namespace does not map
+ * (EINVAL), or for one that the mount does not map (EOVERFLOW).
  */
 static int unless_refused(int result)
 {

@@ -28,7 +28,6 @@
 /* Attribute a failure to open RDMA devices to the limit of open files if that is below this. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
-/* Stack size of a thread in bytes. */
 #define STACK_SIZE ((size_t)256 << 10)
 
 /* ---- Standard descriptors ---- */
@@ -145,7 +144,7 @@ static void end_at_once(const sigset_t *signals)
 
 /*
  * Block the ending signals in all threads, and make them readable from a descriptor. Turn a closed
- * pipe and a file beyond 'ulimit -f' into errors.
+ * pipe and a file beyond 'ulimit -f' into errors of write(2). Return 0, or -1 with errno.
  */
 static int open_signals(struct process *process)
 {

@@ -82,10 +82,10 @@ bool protocol_verified(const struct protocol *protocol)
 /*
  * A probe could break the session once the peer may have left. Over InfiniBand and RoCE it may
  * leave when its last message has arrived here. Over iWARP it may leave when it has this side's
- * last message; TCP may still retransmit the peer's, and a probe that finds no queue pair would
- * break the connection. Also, over iWARP a server must not send before its client (RFC 5044,
- * section 7.1.2): if its reply to the connect request was lost and arrives together with a probe,
- * the client gives up.
+ * last message; TCP may then still retransmit the peer's last message, and a probe that finds no
+ * queue pair would break the connection. Also, over iWARP a server must not send before its client
+ * (RFC 5044, section 7.1.2): if its reply to the connect request was lost and arrives together with
+ * a probe, the client gives up.
  */
 bool probe_disturbs(const struct protocol *protocol, bool iwarp)
 {
@@ -339,7 +339,7 @@ static void expire(struct step *step)
 	bool waits = waits_for_explanation(protocol);
 
 	if (protocol->phase < PHASE_CLOSING) {
-		/* with post_failed, the peer's message found no receive */
+		/* post_failed: no receive is posted, so no message of the peer can arrive */
 		begin_closing(step,
 			      protocol->post_failed ? STATUS_LOCAL_FAILURE : STATUS_TIMED_OUT);
 	} else if (waits || (!protocol->overdue && !protocol->drained)) {
@@ -418,7 +418,7 @@ static void record(struct step *step, struct event event)
 		begin_closing(step, STATUS_PEER_LOST);
 		break;
 	case EVENT_FLUSHED:
-		/* while connecting, an event with the reason is on its way */
+		/* while connecting, an event that gives the reason follows */
 		if (protocol->phase == PHASE_EXCHANGING)
 			begin_closing(step, STATUS_PEER_LOST);
 		break;

@@ -90,7 +90,7 @@ enum event_type {
 	EVENT_DRAINED, /* no work request is outstanding, and none will follow */
 	EVENT_DEADLINE,
 	EVENT_INTERRUPTED,
-	EVENT_TYPES /* number of events */
+	EVENT_TYPES
 };
 
 struct event {

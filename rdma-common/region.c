@@ -7,7 +7,6 @@
 
 /* ---- Memory registration ---- */
 
-/* Return the names of the access flags, for traces. */
 static const char *access_names(unsigned int access)
 {
 	switch (access) {

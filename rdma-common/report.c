@@ -123,7 +123,6 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 	json_object_object_add(object, "latency_us", inner);
 }
 
-/* Add the incoming payload's size and verification. */
 static void add_incoming(struct json_object *object, const struct connection *connection)
 {
 	const struct transfer_sink *sink = &connection->transfer.sink;
@@ -138,7 +137,6 @@ static void add_incoming(struct json_object *object, const struct connection *co
 		       verified ? connection->incoming.verification.bytes : 0);
 }
 
-/* Add the peer and the path, as far as they are known. */
 static void add_path(struct json_object *object, const struct connection *connection)
 {
 	const struct options *options = connection->options;
@@ -177,7 +175,6 @@ static void add_parameters(struct json_object *object, const struct connection *
 	json_add_known(object, "timeout", options->timeout_seconds);
 }
 
-/* Return the number of the queue pair; 0 if there is none. */
 static uint32_t queue_pair_number(const struct connection *connection)
 {
 	return connection->id->qp ? connection->id->qp->qp_num : 0;
@@ -256,12 +253,12 @@ void report_path(const struct connection *connection)
 		     connection->status == STATUS_SUCCESS ? "good" : "failed");
 }
 
-/* The sum of several sessions at once. */
 struct sum {
 	unsigned int succeeded;
 	uint64_t bytes; /* bytes of the operations, also of failed sessions */
 	double seconds; /* time from the first start to the last completion; 0: not measured */
-	const struct connection *slowest, *fastest; /* among the complete sessions; NULL: none */
+	/* among the sessions that succeeded or were too slow; NULL: none */
+	const struct connection *slowest, *fastest;
 };
 
 static struct sum add_up(const struct engine *engine)

@@ -11,15 +11,15 @@
 #include "../rdma-common.h"
 
 /*
- * Print the end of the connection, the figures and, if the session failed, the reason. A server
- * prints one status line for a session of --check.
+ * Print the disconnection, the figures (prints_figures()) and, if the session failed, the reason. A
+ * server prints one status line for a session of --check.
  */
 void report_session(const struct connection *connection);
 
 /* Print the port on which the server listens; with --json, also as an object. */
 void report_listening(const struct engine *engine, uint16_t port);
 
-/* With --json, print the result as one object. */
+/* With --json, print the result of the session as one object. */
 void report_json(const struct connection *connection);
 
 /* Print the path and the rate of one of several simultaneous sessions. */

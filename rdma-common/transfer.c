@@ -222,7 +222,7 @@ static void forget_window_time(struct transfer *transfer)
 	transfer->window_time = INT64_MIN;
 }
 
-/* Reset the age of progress if a message has reported all of it. */
+/* Discard the cached time, and reset the age of progress if a message has reported all of it. */
 static void forget_reported(struct transfer *transfer)
 {
 	forget_window_time(transfer);
@@ -291,7 +291,7 @@ static bool is_marked(const struct transfer_source *source)
 	return stream->repeats || stream->agreed || source->advertised_end;
 }
 
-/* READ: return true if the peer may have read the whole outgoing stream. */
+/* For a READ, return true if the peer may have read the whole outgoing stream. */
 static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -564,7 +564,7 @@ uint64_t transfer_done(struct transfer *transfer)
 	return stream->repeats ? stream->plan.length : source->advertised_produced;
 }
 
-/* READ: return the position up to which the peer must have read when it sends MSG_DONE. */
+/* For a READ, return the position up to which the peer must have read when it sends MSG_DONE. */
 static uint64_t read_end(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;

@@ -119,7 +119,7 @@ struct transfer_sink {
 	struct transfer_stream stream;
 	uint64_t produced;            /* last reported by the peer */
 	uint64_t copied;              /* end of the bytes copied out of the ring */
-	uint64_t stored;              /* end of the bytes digested and stored */
+	uint64_t stored;              /* end of the bytes digested and, with --output, stored */
 	uint64_t advertised_consumed; /* last `consumed` reported to the peer */
 	uint64_t advertised_stored;   /* last `stored` reported to the peer */
 	bool done;                    /* the peer's MSG_DONE has arrived */
@@ -127,7 +127,7 @@ struct transfer_sink {
 
 /* An outstanding request that asks for a completion. */
 struct transfer_signal {
-	uint64_t request;  /* number of the request */
+	uint64_t request;
 	uint64_t position; /* position in the stream after the request */
 };
 
@@ -148,7 +148,7 @@ struct transfer_operation {
 	uint64_t in_flight; /* maximum bytes of outstanding requests, unless one request has more */
 	bool grows;         /* a higher `in_flight` would allow longer or more requests */
 	uint64_t round;     /* position whose completion ends the measured round */
-	int64_t round_started; /* start of that round; TRANSFER_NEVER: too few bytes to measure */
+	int64_t round_started; /* start of that round; TRANSFER_NEVER: too few requests */
 };
 
 /* Numbers of MSG_WINDOWs in both directions. */
@@ -348,7 +348,10 @@ static inline bool transfer_repeat(struct transfer *transfer, unsigned int most,
 	return true;
 }
 
-/* Plan a new run for transfer_next(), if the last one cannot be repeated. */
+/*
+ * Plan a new run for transfer_next(), if the last one cannot be repeated. Return false if nothing
+ * may be posted.
+ */
 bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
 /*
@@ -426,7 +429,10 @@ void transfer_copied(struct transfer *transfer, uint64_t size);
 /* Record that everything up to `position` is digested and, with --output, stored. */
 void transfer_stored(struct transfer *transfer, uint64_t position);
 
-/* Return the number of bytes that the sink will store; LENGTH_UNKNOWN until the end is reported. */
+/*
+ * Return the number of bytes that the sink will verify: one pass if the stream repeats;
+ * LENGTH_UNKNOWN until the end is reported.
+ */
 uint64_t transfer_sink_end(const struct transfer *transfer);
 
 /* ---- Deadlines ---- */

@@ -28,12 +28,11 @@ struct excerpt {
 	bool is_pattern;
 };
 
-/* Add the next bytes of the payload. */
 void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size);
 
 struct verification {
 	/* The expectation, set by the caller of verify_begin(): */
-	bool is_pattern;      /* the pattern of --size */
+	bool is_pattern;      /* the payload is the pattern of --size */
 	bool has_digest;      /* the peer sends a digest */
 	uint64_t length;      /* bytes of all passes, or LENGTH_UNKNOWN */
 	uint64_t pass_length; /* bytes of one pass, or LENGTH_UNKNOWN */

@@ -13,11 +13,11 @@
 
 /* Message types; the numbers are on the wire. */
 enum message_type {
-	MSG_MR = 0,       /* address, length and rkey of the sender's region */
-	MSG_DONE = 1,     /* the sender's operation is complete; digest of its outgoing payload */
-	MSG_VERDICT = 2,  /* result of verifying and storing the sender's incoming payload */
-	MSG_WINDOW = 3,   /* progress of both streams at the sender (transfer.h) */
-	MESSAGE_TYPES = 4 /* number of types */
+	MSG_MR = 0,      /* address, length and rkey of the sender's region */
+	MSG_DONE = 1,    /* the sender's operation is complete; digest of its outgoing payload */
+	MSG_VERDICT = 2, /* result of verifying and storing the sender's incoming payload */
+	MSG_WINDOW = 3,  /* progress of both streams at the sender (transfer.h) */
+	MESSAGE_TYPES = 4
 };
 
 /* Return the name of a message type, for traces. The string is static. */
