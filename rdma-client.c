@@ -306,7 +306,6 @@ static void established(struct client *client, struct connection *connection,
 	connection_start(connection); /* the thread also closes a connection that failed */
 }
 
-/* Handle an event that ends a step of the connection's setup. */
 static void take_step(const struct client *client, struct connection *connection,
 		      const struct cm_event *event)
 {

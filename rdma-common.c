@@ -873,7 +873,6 @@ void connection_expire(struct connection *connection)
 			     connection->options->timeout_seconds);
 }
 
-/* End the session if its wait is over. */
 static void check_deadline(struct connection *connection)
 {
 	const char *delay;

@@ -167,7 +167,6 @@ static enum status create_channels(struct connection *connection, struct failure
 	return STATUS_SUCCESS;
 }
 
-/* Create the connection's protection domain, completion queue and queue pair. */
 static enum status create_queues(struct connection *connection, struct failure *failure)
 {
 	struct ibv_context *verbs = connection->id->verbs;
@@ -390,7 +389,6 @@ static enum status open_payloads(struct connection *connection, struct failure *
 			     outgoing->size, &connection->engine->process, failure);
 }
 
-/* Plan the transfer, and allocate its memory. */
 static enum status allocate(struct connection *connection, struct transfer_plan *plan,
 			    struct failure *failure)
 {
@@ -609,7 +607,6 @@ void engine_notify(struct engine *engine, enum notification notifications)
 		connection_notify(connection, notifications);
 }
 
-/* Notify the connection that a device event belongs to, if any. */
 static void notify_device_event(struct engine *engine, const struct device_event *event)
 {
 	struct connection *connection = event->context;

@@ -46,7 +46,6 @@ uint64_t digest_value(const void *digest)
 
 /* ---- The pattern of --size ---- */
 
-/* Return the byte of the pattern at `position`. */
 static uint8_t pattern_byte(uint64_t position)
 {
 	return (uint8_t)((position / WORD_SIZE + 1) * MULTIPLIER >> position % WORD_SIZE * 8);

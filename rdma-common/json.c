@@ -120,7 +120,6 @@ void print_json(struct console *console, struct json_object *object)
 
 void json_add_status(struct json_object *object, enum status status, int signal_number)
 {
-	/* report an interruption as 128 + signal, as a shell does */
 	bool interrupted = status == STATUS_INTERRUPTED;
 
 	json_add_count(object, "status",

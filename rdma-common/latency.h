@@ -17,7 +17,6 @@ struct latency {
 	int64_t minimum, maximum; /* nanoseconds */
 };
 
-/* Count one operation. */
 void latency_count(struct latency *latency, int64_t nanoseconds);
 
 /*

@@ -73,7 +73,6 @@ struct agreement {
 				 */
 };
 
-/* Return the size in bytes of an IPv4 or IPv6 address. */
 socklen_t address_size(const struct sockaddr *address);
 
 /* An address and a port, as numbers. */

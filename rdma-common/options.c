@@ -205,7 +205,6 @@ static const struct row *find_row(enum role role, int value)
 	return NULL;
 }
 
-/* A summary of the exit statuses (status.h). */
 #define EXIT_STATUS_HELP                                                             \
 	"Exit status:\n"                                                             \
 	"  0  both directions delivered and verified (server without -1: stopped)\n" \
@@ -235,7 +234,6 @@ static void print_help(enum role role, const char *usage)
 
 /* ---- Parsing ---- */
 
-/* The name of each kind of number, for messages. */
 static const char *const number_words[] = {
 	[NUMBER] = "a whole number",
 	[BYTE] = "a whole number, decimal or hexadecimal (0x68),",

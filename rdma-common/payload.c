@@ -96,7 +96,6 @@ static enum status read_failed(const struct payload *payload, struct failure *fa
 			   ellipsize(payload->name).text, reason);
 }
 
-/* Allocate `size` zeroed bytes for the payload. */
 static enum status allocate_payload(struct payload *payload, struct failure *failure, size_t size)
 {
 	payload->memory = calloc(1, size);

@@ -51,7 +51,8 @@ struct cm_event {
 	/* The hello, in a connect request, its acceptance or its rejection: */
 	uint8_t private_data[HELLO_SIZE];
 	size_t private_data_size;
-	uint8_t responder_resources; /* this and the next: as the peer sent them (reads_served()) */
+	/* As the peer sent them (reads_served()): */
+	uint8_t responder_resources;
 	uint8_t initiator_depth;
 };
 

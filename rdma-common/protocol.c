@@ -3,7 +3,6 @@
 
 /* ---- Names ---- */
 
-/* An entry of a table of names. */
 #define NAME(value) [value] = #value
 
 const char *event_name(enum event_type type)

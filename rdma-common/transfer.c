@@ -719,7 +719,6 @@ static uint64_t advance_offset(uint64_t offset, uint64_t size, uint64_t span)
 	return offset + size == span ? 0 : offset + size;
 }
 
-/* Count a run of `bytes` as posted. */
 static void count_run(struct transfer *transfer, const struct transfer_run *run, uint64_t bytes)
 {
 	struct transfer_operation *operation = &transfer->operation;

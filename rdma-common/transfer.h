@@ -301,13 +301,11 @@ void transfer_verdict(struct transfer *transfer);
 
 /* ---- The operation ---- */
 
-/* Return the number of outstanding work requests of the operation. */
 static inline uint64_t transfer_outstanding(const struct transfer *transfer)
 {
 	return transfer->operation.requests_posted - transfer->operation.requests_completed;
 }
 
-/* Return true if another request may ask for a completion. */
 static inline bool transfer_has_signal(const struct transfer_operation *operation)
 {
 	return operation->signals_posted - operation->signals_completed < TRANSFER_SIGNALS;
