@@ -300,8 +300,8 @@ void report_sum(const struct engine *engine, enum status status)
 
 	snprintf(text, sizeof(text), "%u of %u sessions succeeded", sum.succeeded,
 		 options->connections);
-	print_status(&engine->log, "%s: %" PRIu64 " bytes in %.6f s, %.3f Gbit/s", text, sum.bytes,
-		     sum.seconds, rate / 1e9);
+	print_status(&engine->log, "%s: %" PRIu64 " byte%s in %.6f s, %.3f Gbit/s", text, sum.bytes,
+		     plural(sum.bytes), sum.seconds, rate / 1e9);
 	if (slowest)
 		print_status(&engine->log,
 			     "slowest: [%u] source port %u, %.3f Gbit/s; fastest: [%u] source port "

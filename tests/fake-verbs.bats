@@ -2028,6 +2028,7 @@ values() {
 	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
 	client --connections 3 -J	1	write fail:calloc:2:12	cannot allocate memory for another connection	> "succeeded": 2,*"error": "2 of 3 sessions succeeded"
+	client --connections 2 -s 1	1	write fail:calloc:2:12	cannot allocate memory	> 1 of 2 sessions succeeded: 1 byte in 0.
 	# a session that fails, or is established too late, is disconnected while the other goes on
 	client -t 10 -v --connections 2 --duration 5	1	write fail:ibv_reg_mr:3:12	2x rdma_disconnect
 	client -t 10 -v --connections 2 --duration 20 -s 64	5	write ESTABLISHED@12000	2x rdma_disconnect
