@@ -16,7 +16,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	outgoing->digest = digest_new();
 	if (!outgoing->digest)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot allocate memory for a digest");
+				   "cannot allocate memory for the digest of the outgoing payload");
 	outgoing->pass_digest = digest_value(outgoing->digest);
 	if (payload->descriptor < 0)
 		return STATUS_SUCCESS;

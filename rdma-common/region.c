@@ -92,7 +92,8 @@ static enum status budget_spent(const struct region_owner *owner, uint64_t size,
 	}
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot register %" PRIu64 " bytes of memory: the sessions use %" PRIu64
-			   " KiB of the %" PRIu64 " KiB for all sessions, a quarter of %s",
+			   " KiB of the %" PRIu64
+			   " KiB for all sessions, a quarter of %s; run fewer sessions at a time",
 			   size, memory_taken(owner) / 1024, account->budget.total / 1024,
 			   account->budget.source);
 }

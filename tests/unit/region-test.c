@@ -350,7 +350,8 @@ TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 			 STATUS_LOCAL_FAILURE);
 	assert_string_equal(failure.cause,
 			    "cannot register 4096 bytes of memory: the sessions use 64 "
-			    "KiB of the 67 KiB for all sessions, a quarter of a pie");
+			    "KiB of the 67 KiB for all sessions, a quarter of a pie; run fewer "
+			    "sessions at a time");
 	assert_int_equal(kernel.calls, 0);
 }
 
