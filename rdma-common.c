@@ -372,8 +372,8 @@ static unsigned int make_batch(struct connection *connection, bool *more)
 }
 
 /*
- * Post the first `count` work requests of the list, which carry `bytes`. Return 0 or an errno
- * value.
+ * Post the first `count` work requests of the list, which carry `bytes`; report rejected ones to
+ * `transfer`. Return 0 or an errno value.
  */
 static int post_batch(struct connection *connection, unsigned int count, uint64_t bytes)
 {
@@ -1776,7 +1776,6 @@ static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 	return 1;
 }
 
-/* Return the timeout in milliseconds of a wait that begins now. */
 static int milliseconds_left(const struct connection *connection)
 {
 	int64_t left = session_due(connection) - connection->now;

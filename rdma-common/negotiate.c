@@ -349,7 +349,10 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	return STATUS_SUCCESS;
 }
 
-/* Try to create a queue pair within `limits`. Return 0, or -1 with errno. */
+/*
+ * Try to create a queue pair within `limits`, and set limits->inline_size. Return 0, or -1 with
+ * errno.
+ */
 static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
 			  void *context, struct limits *limits)
 {

@@ -411,7 +411,7 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 		break;
 	}
 	/*
-	 * before the event is handled: destroying its object waits for the acknowledgement
+	 * acknowledge the event before it is handled: destroying its object waits for this call
 	 * (ibv_get_async_event(3))
 	 */
 	ibv_ack_async_event(&event);

@@ -685,7 +685,10 @@ static uint64_t to_the_end(const struct transfer_operation *operation,
 	return smaller(straight, plan->length - operation->posted % plan->length);
 }
 
-/* Plan a run of up to `most` requests in the next `bytes`. Return the number of its requests. */
+/*
+ * Plan a run of up to `most` requests in the next `bytes`. Return the number of its requests, for
+ * run->count.
+ */
 static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64_t most,
 			 struct transfer_run *run)
 {
