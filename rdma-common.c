@@ -72,7 +72,7 @@
  *                                          <-------     MSG_DONE: digest
  *     from its MSG_MR on, each side reports the progress of both streams by MSG_WINDOW; after its
  *     MSG_VERDICT it only confirms the peer's MSG_WINDOWs, until the peer's MSG_VERDICT arrives;
- *     each side verifies the incoming payload, once it has sent MSG_DONE and received the peer's
+ *     after both MSG_DONEs each side verifies its incoming payload
  *     MSG_VERDICT                          <------>     MSG_VERDICT
  *     (a side that gives up sends a bad MSG_VERDICT at any time after its MSG_MR)
  *     disconnects after both MSG_VERDICTs  ------->     waits for the disconnection

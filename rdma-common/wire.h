@@ -94,7 +94,8 @@ struct hello {
 	uint8_t mtu;       /* enum ibv_mtu of this side's port; a peer may send any number */
 	uint64_t length;   /* bytes of the payload that this side sends; in a rejection, the maximum
 			      that it accepts */
-	uint32_t seconds;  /* seconds of this side's operation if `passes` is 0 */
+	uint32_t seconds;  /* seconds of this side's operation if `passes` is 0; with
+			      HELLO_CHECK_BACK, of the server's operation */
 	uint64_t passes;   /* repetitions of this side's operation; 0: until `seconds` are over */
 	/* Name of this side's RDMA device, truncated to fit; a peer may send any bytes. */
 	char device[HELLO_DEVICE_SIZE];
