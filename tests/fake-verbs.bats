@@ -2272,15 +2272,20 @@ kept() {
 }
 
 @test "the installed JSON schema permits keys that a later version adds, and the tests' schema rejects them" {
-	local pattern object later='"later": 1,' new
+	local pattern object later='"later": 1,' new objects=() extended=()
 	for pattern in '"kind": "session".*"min"' '"kind": "check".*"peer": null'; do
 		object=$(grep -m 1 "$pattern" tests/recorded)
-		valid_json <<<"$object"
+		objects+=("$object")
 		for new in "${object/{/{ $later}" "${object/\"min\"/$later \"min\"}" "${object/\"text\"/$later \"text\"}"; do
 			[[ $new = *"$later"* ]] || continue
-			run ! valid_json <<<"$new"
-			python3 -c 'import json, jsonschema, sys
-jsonschema.validate(json.load(sys.stdin), json.load(open(sys.argv[1])))' .man/rdma-pair.schema.json <<<"$new"
+			extended+=("$new")
 		done
 	done
+	printf '%s\n' "${objects[@]}" | valid_json
+	run ! valid_json < <(printf '%s\n' "${extended[@]}")
+	[ "$(grep -c '^<stdin>: .*later' <<<"$output")" -eq "${#extended[@]}" ]
+	printf '%s\n' "${extended[@]}" | python3 -c 'import json, jsonschema, sys
+schema = json.load(open(sys.argv[1]))
+for line in sys.stdin:
+    jsonschema.validate(json.loads(line), schema)' .man/rdma-pair.schema.json
 }

@@ -198,12 +198,13 @@ count() {
 	find "$1" -mindepth 1 | wc -l
 }
 
-# valid_json: check each line of standard input against the JSON schema of the manual pages; print what does not match. The
-# schema permits keys that a later version may add; here an unknown key is an error.
+# valid_json [FILE...]: check each line of the files, or of standard input, against the JSON schema of the manual pages; print
+# each line that does not match, with its file. The schema permits keys that a later version may add; here an unknown key is an
+# error.
 valid_json() {
 	# shellcheck disable=SC2016 # $defs is part of the schema
 	python3 -c '
-import json, jsonschema, sys
+import fileinput, json, jsonschema, sys
 def forbid_unknown_keys(schema):
     if isinstance(schema, list):
         for item in schema:
@@ -218,15 +219,22 @@ def forbid_unknown_keys(schema):
 schema = json.load(open(sys.argv[1]))
 forbid_unknown_keys(schema)
 validator = jsonschema.Draft202012Validator(schema)
-for line in sys.stdin:
-    wrong = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(line)))
-    wrong and sys.exit(f"{wrong}\n{line}")' "$top/.man/rdma-pair.schema.json"
+status = 0
+for line in fileinput.input(sys.argv[2:]):
+    try:
+        wrong = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(line)))
+    except ValueError as error:
+        wrong = error
+    if wrong:
+        print(f"{fileinput.filename()}: {str(wrong).splitlines()[0]}\n{line}")
+        status = 1
+sys.exit(status)' "$top/.man/rdma-pair.schema.json" "$@"
 }
 
-# expect_json: queue standard input for valid_json(). teardown() checks all lines at once, because starting Python
-# with its module for schemas takes longer than many runs of a program.
+# expect_json: queue standard input for valid_json(), in a file with the name of the test. teardown_file() checks the lines of
+# all tests at once, because starting Python with its module for schemas takes longer than many runs of a program.
 expect_json() {
-	cat >>"$BATS_TEST_TMPDIR/objects"
+	cat >>"$BATS_FILE_TMPDIR/${BATS_TEST_DESCRIPTION//\//|}.json"
 }
 
 # json KEY...: print the values of these keys in the object in $output, one per line, as Python writes them; the
@@ -301,7 +309,12 @@ teardown() {
 		[ ! -s "$file" ] || head -n 50 "$file" | cut -c 1-2000 | sed "s/^/${file##*/}: /"
 	done
 	[ -z "${folder:-}" ] || rm -rf "$folder"
-	[ ! -e "$BATS_TEST_TMPDIR/objects" ] || valid_json <"$BATS_TEST_TMPDIR/objects"
+}
+
+# Check the JSON objects of all tests of the file.
+teardown_file() {
+	local objects=("$BATS_FILE_TMPDIR"/*.json)
+	[ ! -e "${objects[0]}" ] || valid_json "${objects[@]}"
 }
 
 # expect STATUS [TEXT]: check that the last command exited with STATUS, or one of several (5|6), and that its standard
