@@ -5,6 +5,17 @@
 
 bats_require_minimum_version 1.5.0
 
+# The commands that tests leave out or replace: see without().
+optional=('apt*' 'dpkg*' sudo git id)
+
+# Make a folder with the other commands, once for all tests, because making its links takes a second.
+setup_file() {
+	local command unwanted=()
+	for command in "${optional[@]}"; do unwanted+=(! -name "$command"); done
+	mkdir "$BATS_FILE_TMPDIR/bin"
+	find /usr/bin -maxdepth 1 "${unwanted[@]}" -xtype f -exec cp -s -t "$BATS_FILE_TMPDIR/bin" {} +
+}
+
 setup() {
 	cd "$BATS_TEST_DIRNAME/.." || return
 	unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR PREFIX # set by 'make check'
@@ -64,13 +75,17 @@ files() {
 	make uninstall "DESTDIR=$tree" # there is nothing left to remove
 }
 
-# without COMMAND...: make a folder with all commands of this machine except these, for PATH; sets $elsewhere to it.
+# without COMMAND...: set $elsewhere to a PATH with all commands of this machine except these, which are names or patterns in
+# $optional. Its first folder is $stubs.
 without() {
-	local unwanted=()
-	elsewhere=$BATS_TEST_TMPDIR/bin
-	mkdir "$elsewhere"
+	local command wanted=() unwanted=()
+	stubs=$BATS_TEST_TMPDIR/bin
+	elsewhere=$stubs:$BATS_FILE_TMPDIR/bin
+	mkdir "$stubs"
 	for command; do unwanted+=(! -name "$command"); done
-	find /usr/bin -maxdepth 1 -xtype f "${unwanted[@]}" -exec cp -s -t "$elsewhere" {} +
+	for command in "${optional[@]}"; do wanted+=(-o -name "$command"); done
+	find /usr/bin -maxdepth 1 \( "${wanted[@]:1}" \) "${unwanted[@]}" -xtype f -exec cp -s -t "$stubs" {} +
+	for command; do ! compgen -G "$BATS_FILE_TMPDIR/bin/$command" || return 1; done
 }
 
 # project_files: print the names of this project's files, each with a NUL; in a tarball without git, of all files.
@@ -171,15 +186,15 @@ copied() {
 @test "on Ubuntu the demo says in one line that the hosts need Debian, names alternatives, and installs nothing" {
 	printf '%s\n' 'ID=ubuntu' 'ID_LIKE=debian' 'PRETTY_NAME="Ubuntu 24.04.1 LTS"' >"$BATS_TEST_TMPDIR/os-release"
 	without apt-get dpkg-query sudo
-	printf '#!/bin/sh\nexit 100\n' | tee "$elsewhere/apt-get" >"$elsewhere/dpkg-query"
-	chmod +x "$elsewhere/apt-get" "$elsewhere/dpkg-query"
+	stub apt-get 'exit 100'
+	stub dpkg-query 'exit 100'
 	PATH=$elsewhere OS_RELEASE=$BATS_TEST_TMPDIR/os-release run -1 --separate-stderr tests/demo --plan
 	[[ $stderr == "setup: the two emulated hosts need Debian on amd64 or arm64, and this is Ubuntu 24.04.1 LTS on "*"docker run"*"Soft-RoCE"* ]]
 	[ "$(wc -l <<<"$stderr")" -eq 1 ]
 	[ -z "$output" ]
 }
 
-# new_debian UID [ARCHITECTURE]: fill $elsewhere with the commands of a Debian on which no needed package and no sudo is
+# new_debian UID [ARCHITECTURE]: set $elsewhere to the commands of a Debian on which no needed package and no sudo is
 # installed, and apt-get installs nothing. The user has the id UID. Each call of apt-get adds a line to the file $given.
 new_debian() {
 	without 'apt*' dpkg dpkg-query sudo id
@@ -202,8 +217,9 @@ new_debian() {
 
 # stub NAME TEXT: replace the command NAME in $elsewhere by a script with TEXT.
 stub() {
-	printf '#!/bin/sh\n%s\n' "$2" >"$elsewhere/$1"
-	chmod +x "$elsewhere/$1"
+	rm -f "$stubs/$1" # a link to the command itself
+	printf '#!/bin/sh\n%s\n' "$2" >"$stubs/$1"
+	chmod +x "$stubs/$1"
 }
 
 @test "before it begins, the demo prints the packages, the size of the download, and whether sudo asks for a password" {
