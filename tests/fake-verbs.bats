@@ -29,7 +29,11 @@ setup() {
 # calls FUNCTION: print how often the last run called FUNCTION; "served" is the number of clients served without an
 # error.
 calls() {
-	awk -v name="$1" '$1 == name { count = $2 } END { print count + 0 }' "$FAKE_VERBS_RECORD"
+	local function count called=0
+	while read -r function count; do
+		[ "$function" != "$1" ] || called=$count
+	done <"$FAKE_VERBS_RECORD"
+	echo "$called"
 }
 
 # fake ROLE SCRIPT [OPTION...]: run rdma-ROLE, a one-off server, a lesson (write-client, read-server, ...), or
@@ -1035,7 +1039,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 }
 
 @test "--check with PORT: a request to an unused port distinguishes a stopped program from a broken path" {
-	outcomes check 192.0.2.1 20000 <<-END
+	outcomes check --duration 0 192.0.2.1 20000 <<-END
 	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 ?B1??  -> start rdma-server on that host	!> Ready	rdma_connect=2
 	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall
 	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
@@ -1243,7 +1247,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	0	roce-v1 addresses:fe80::1%lo	> (::ffff:192.0.2.2, RoCE v1, lo)	!> congestion
 	3	fail:rdma_set_option:1:12	> address     not resolved: cannot set --tos: Cannot allocate memory
 	END
-	outcomes check --tos 0x68 192.0.2.1 20000 <<-END
+	outcomes check --tos 0x68 --duration 0 192.0.2.1 20000 <<-END
 	0	check payload:1048576	> type of service 104;*Ready. All sizes arrived
 	1	check fail:rdma_set_option:2:12	> cannot set --tos: Cannot allocate memory
 	END
@@ -1268,7 +1272,6 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	0	write check payload:1048576 immediate iwarp set:verdict.bytes=9000000	> $latency
 	4	read	> the server does not support --check with PORT
 	4	tutorial	> the server does not support --check with PORT
-	0	check payload:1048576 3*accept=busy from:300	> $ready
 	143	check 2*accept=busy REJECTED+signal until:99	> memory
 	143	check sent-MR+signal	> interrupted
 	1	check fail:rdma_create_event_channel:1:24	cannot open the RDMA connection manager: Too many open files
@@ -1276,11 +1279,12 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	1	check fail:rdma_create_id:6:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 	5	check operation!	> $transfer arrived, server to client failed: $silent
 	END
+	outcomes check --duration 0 192.0.2.1 20000 <<<"0	check payload:1048576 3*accept=busy from:300	> $ready"
 }
 
 # bats test_tags=memory
 @test "--check with PORT: control characters in the server's device name are escaped" {
-	outcomes check 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
+	outcomes check --duration 0 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
 }
 
 # The numbers of the failing calls: --check first makes one protection domain for its memory finding, then runs 7
@@ -1906,9 +1910,9 @@ device_that_counts() {
 	client -J	0	read	disconnected.	> "error_counters": { }
 	END
 	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters    no errors counted by this host's device during the sessions"
-	outcomes check --json 192.0.2.1 20000 <<<'0	check payload:1048576	> "lost_share": 0, "lost_direction": null }'
+	outcomes check --json --duration 0 192.0.2.1 20000 <<<'0	check payload:1048576	> "lost_share": 0, "lost_direction": null }'
 	rm -r "$FAKE_VERBS_DEVICE"
-	outcomes check --json 192.0.2.1 20000 <<<"0	check payload:1048576	> this host's device has no error counters, which would show lost packets*\"lost_share\": null, \"lost_direction\": null }"
+	outcomes check --json --duration 0 192.0.2.1 20000 <<<"0	check payload:1048576	> this host's device has no error counters, which would show lost packets*\"lost_share\": null, \"lost_direction\": null }"
 	outcomes <<-END
 	client --report	0	uncounted
 	client -J	0	read	disconnected.	> "error_counters": null
@@ -2236,9 +2240,9 @@ instructions() {
 	FAKE_VERBS="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
 }
 
-# kept HEADING RECORDED: check that the file $BATS_TEST_TMPDIR/out has what the file RECORDED has below its heading.
+# kept RECORDED...: check that each file RECORDED.out has what the file RECORDED has below its heading.
 kept() {
-	python3 - "$@" "$BATS_TEST_TMPDIR/out" <<-'END'
+	python3 - "$@" <<-'END'
 	import itertools, json, sys
 	def kept(old, new, key=None):
 	    if isinstance(old, dict):
@@ -2248,27 +2252,29 @@ kept() {
 	    if type(old) in (int, float) and key not in ("schema", "status"):
 	        return type(new) in (int, float)
 	    return type(old) is type(new) and (old == new or key in ("version", "time", "host", "text", "advice"))
-	heading, (_, *recorded), printed = sys.argv[1], *([*map(str.rstrip, open(name))] for name in sys.argv[2:])
-	if "--help" in heading:
-	    printed = [next((line for line in printed if line.startswith(old)), "")[:len(old)] for old in recorded]
-	for old, new in itertools.zip_longest(recorded, printed, fillvalue=""):
-	    if not (kept(json.loads(old), json.loads(new or "0")) if old.startswith("{") else old == new):
-	        sys.exit(f"{heading}\nrecorded: {old}\nprinted:  {new}")
+	for name in sys.argv[1:]:
+	    (heading, *recorded), printed = ([*map(str.rstrip, open(file))] for file in (name, f"{name}.out"))
+	    if "--help" in heading:
+	        printed = [next((line for line in printed if line.startswith(old)), "")[:len(old)] for old in recorded]
+	    for old, new in itertools.zip_longest(recorded, printed, fillvalue=""):
+	        if not (kept(json.loads(old), json.loads(new or "0")) if old.startswith("{") else old == new):
+	            sys.exit(f"{heading}\nrecorded: {old}\nprinted:  {new}")
 	END
 }
 
 @test "version 1 keeps its options, exit statuses, transcripts and the keys of its JSON objects" {
-	local recorded expected command script words count=0
+	local all recorded expected command script words
 	csplit -s -z -f "$BATS_TEST_TMPDIR/recorded" <(grep -v '^#' tests/recorded) '/^== /' '{*}'
-	for recorded in "$BATS_TEST_TMPDIR"/recorded*; do
+	all=("$BATS_TEST_TMPDIR"/recorded*)
+	for recorded in "${all[@]}"; do
 		IFS=$'\t' read -r expected command script <"$recorded"
 		read -ra words <<<"$command"
 		fake "${words[0]}" "$script" "${words[@]:1}"
-		kept "$command $script" "$recorded"
 		[ "$status" -eq "${expected#== }" ]
-		count=$((count + 1))
+		mv "$BATS_TEST_TMPDIR/out" "$recorded.out"
 	done
-	[ "$count" -eq "$(grep -c '^== ' tests/recorded)" ]
+	kept "${all[@]}"
+	[ "${#all[@]}" -eq "$(grep -c '^== ' tests/recorded)" ]
 }
 
 @test "the installed JSON schema permits keys that a later version adds, and the tests' schema rejects them" {
