@@ -34,6 +34,7 @@ documents() {
 	documents lengths
 }
 
+# bats test_tags=slow
 @test "every lesson compiles by its own command, has the required headings and steps, and at most its limit of lines" {
 	documents lessons
 }

@@ -681,6 +681,7 @@ happy_path() {
 
 # libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr. Each role runs each
 # script over one of the transports. A peer that has left makes only posts fail.
+# bats test_tags=slow
 @test "a verb that breaks its contract is reported with its errno; a post that fails because the peer left is reported as a lost peer" {
 	local role script verbs turn=0
 	for role in client one-off server; do
@@ -1394,7 +1395,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # Lesson 8: a failure costs at most one client, and the server exits without an error on SIGTERM.
-# bats test_tags=memory
+# bats test_tags=memory,slow
 @test "lesson 8 serves many clients, one after the other and at the same time" {
 	local programs
 	for programs in $every_build; do
@@ -1406,7 +1407,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-# bats test_tags=memory
+# bats test_tags=memory,slow
 @test "lesson 8 goes on serving after a client that dies, stays silent or sends an invalid key" {
 	outcomes 08-server <<-END
 	0	[iwarp] clients:2 sent-MR+DISCONNECTED	cannot receive a message	> a client failed.	> remote buffer

@@ -392,6 +392,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 		<(sed -n '/^   *[* ] /s/^ *\(\* \)\?//p' "$BATS_TEST_TMPDIR/changelog" | xargs -d '\n')
 }
 
+# bats test_tags=slow
 @test "make deb works in a tarball without git, too" {
 	copied
 	without git
