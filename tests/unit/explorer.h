@@ -21,17 +21,23 @@ struct node {
 	uint32_t parent;
 };
 
+/* An entry of the hash table of nodes. */
+struct slot {
+	uint32_t number; /* of the node, + 1; 0: empty */
+	uint32_t hash;   /* the upper half of its world's hash */
+};
+
 static struct setting setting; /* the setting of the current exploration */
 
 /* The current exploration, and sums of all explorations since finish(). */
 static struct {
 	struct node *nodes; /* in the order of discovery; also the queue of the nodes to visit */
 	size_t count, capacity;
-	uint32_t *table; /* hash table of node numbers + 1; 0: empty */
-	size_t table_size;
-	size_t current; /* the node whose successors are being made */
-	int distance;   /* distance of that node from the start */
-	bool goes_on;   /* an event is possible at that node */
+	struct slot *table;
+	size_t table_size; /* number of entries, a power of 2 */
+	size_t current;    /* the node whose successors are being made */
+	int distance;      /* distance of that node from the start */
+	bool goes_on;      /* an event is possible at that node */
 	enum violation violation;
 	size_t violating;                          /* the node with the violation */
 	size_t runs, states, transitions, endings; /* sums */
@@ -50,16 +56,24 @@ static void print_node(const struct node *node);
 
 /* ---- The set of worlds ---- */
 
-static uint32_t *look_up(const struct world *world)
+/*
+ * Return the entry of a world, or the empty one where it belongs. Only a node with the same hash is
+ * read, because most nodes are not in a cache of the processor.
+ */
+static struct slot *look_up(const struct world *world)
 {
-	size_t mask = exploration.table_size - 1;
-	size_t place = (size_t)XXH3_64bits(world, sizeof(*world)) & mask;
+	XXH64_hash_t hash = XXH3_64bits(world, sizeof(*world));
+	uint32_t upper = (uint32_t)(hash >> 32);
+	size_t mask = exploration.table_size - 1, place = (size_t)hash & mask;
+	struct slot *slot;
 
-	while (exploration.table[place] &&
-	       memcmp(&exploration.nodes[exploration.table[place] - 1].world, world,
-		      sizeof(*world)) != 0)
-		place = (place + 1) & mask;
-	return &exploration.table[place];
+	for (; (slot = &exploration.table[place])->number; place = (place + 1) & mask) {
+		if (slot->hash == upper &&
+		    memcmp(&exploration.nodes[slot->number - 1].world, world, sizeof(*world)) == 0)
+			return slot;
+	}
+	slot->hash = upper;
+	return slot;
 }
 
 static void grow(void)
@@ -73,7 +87,7 @@ static void grow(void)
 	assert_non_null(exploration.nodes);
 	assert_non_null(exploration.table);
 	for (size_t i = 0; i < exploration.count; i++)
-		*look_up(&exploration.nodes[i].world) = (uint32_t)i + 1;
+		look_up(&exploration.nodes[i].world)->number = (uint32_t)i + 1;
 }
 
 /* Record a violation in the step to the next world; arrive() ends the trace with that step. */
@@ -93,7 +107,7 @@ static inline void violate_here(enum violation violation)
 /* Add a world that follows the current one, unless it is known. */
 static void arrive(const struct world *world, struct label label)
 {
-	uint32_t *place = look_up(world);
+	struct slot *slot = look_up(world);
 
 	if (exploration.count > 0)
 		exploration.transitions++;
@@ -101,7 +115,7 @@ static void arrive(const struct world *world, struct label label)
 	    distance_from_start(world) <= exploration.distance)
 		violate(VIOLATION_ENDLESS);
 	/* after a violation, add even a known world: the trace ends with the step into it */
-	if (exploration.violation == VIOLATION_NONE ? *place : exploration.violating)
+	if (exploration.violation == VIOLATION_NONE ? slot->number : exploration.violating)
 		return;
 	if (exploration.violation != VIOLATION_NONE)
 		exploration.violating = exploration.count;
@@ -109,8 +123,8 @@ static void arrive(const struct world *world, struct label label)
 		.world = *world, .label = label, .parent = (uint32_t)exploration.current
 	};
 	exploration.count++;
-	if (!*place)
-		*place = (uint32_t)exploration.count;
+	if (!slot->number)
+		slot->number = (uint32_t)exploration.count;
 	if (exploration.count == exploration.capacity)
 		grow();
 }
