@@ -231,6 +231,7 @@ with_addresses() {
 	names L6 "there is no route to 198.51.100.5 \(ENETUNREACH\)"
 }
 
+# bats test_tags=slow
 @test "C2: the program on the port is stopped; --check on its host names the process" {
 	local process
 	start_server write
@@ -283,7 +284,6 @@ with_addresses() {
 	names L6 "there is no route to 2001:db8::9 \(ENETUNREACH\)"
 }
 
-# bats test_tags=slow
 @test "L6: a route that forbids the address" {
 	repair="lab run b ip route del prohibit 203.0.113.0/24"
 	lab run b ip route add prohibit 203.0.113.0/24
