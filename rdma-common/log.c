@@ -116,7 +116,7 @@ static bool is_harmless(wchar_t character)
 		L"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 		L"\u00ad\u034f\u115f\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
 		L"\ufe00\ufe01\ufe02\ufe03\ufe04\ufe05\ufe06\ufe07"
-		L"\ufe08\ufe09\ufe0a\ufe0b\ufe0c\ufe0d\ufe0e\ufe0f";
+		L"\ufe08\ufe09\ufe0a\ufe0b\ufe0c\ufe0d\ufe0e\ufe0f\ufff9\ufffa\ufffb";
 	wint_t c = (wint_t)character;
 
 	/* not every C library returns -1 from wcwidth(3) for a character that it does not print */
