@@ -89,6 +89,12 @@ opcodes() {
 }
 
 # This is the shortest part of the benchmark; the other parts take their samples in the same way.
+@test "lab shells without a terminal says that it needs one" {
+	run tests/lab/lab shells </dev/null
+	[ "$status" -eq 125 ]
+	[ "$output" = 'lab: shells: standard input is not a terminal: start this in one; "lab run" runs commands without' ]
+}
+
 @test "bench measures streams, and prints medians and ratios" {
 	TRANSPORT=rxe PAIRS=1 FILE_MIB=1 run timeout 300 tests/bench streams
 	echo "$output"

@@ -37,10 +37,16 @@ def size():
     return str(rows), str(columns)
 
 
+def has_terminal(command):
+    """Return True if standard input is a terminal; otherwise print what the command needs."""
+    if not os.isatty(0):
+        print(f"lab: {command}: standard input is not a terminal: start this in one; \"lab run\" runs commands without", file=sys.stderr)
+    return os.isatty(0)
+
+
 def shell(host):
     """lab shell: connect this terminal, in raw mode, with a shell on the host's console."""
-    if not os.isatty(0):
-        print("lab: shell: standard input is not a terminal; \"lab run\" runs commands without one", file=sys.stderr)
+    if not has_terminal("shell"):
         return 125
     console = socket.socket(socket.AF_UNIX)
     console.connect(os.path.join(os.environ["LAB"], f"{host}.shell"))
@@ -83,6 +89,8 @@ def bridge(console, process):
 
 def shells(hosts):
     """lab shells: show all hosts in one window of a new tmux, until all shells end or the user detaches."""
+    if not has_terminal("shells"):
+        return 125
     server = ["tmux", "-S", os.path.join(os.environ["LAB"], "tmux"), "-f", "/dev/null"]
     os.environ.pop("TMUX", None)  # this may run inside the user's own tmux
     first, *others = [shlex.join([LAB, "shell", host]) for host in hosts]
