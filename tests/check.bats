@@ -356,3 +356,52 @@ set_mtu() {
 	expect 1
 	says "memory      cannot register the 12 KiB that a session needs: .*; 8 KiB may be locked"
 }
+
+# boot WHO HOST UNIT: start systemd on HOST in the background, as process 1 of a PID namespace, with the installed programs and
+# example units; it starts UNIT. Its other units are few, because starting all of Debian's takes long on an emulated host.
+boot() {
+	# shellcheck disable=SC2016 # expanded on the host
+	start "$1" "$2" unshare --mount --pid --uts --fork --kill-child --mount-proc bash -euc '
+		units=/run/units
+		cp -r "$0/usr" /
+		mount -t tmpfs run /run
+		mount -t cgroup2 cgroup /sys/fs/cgroup
+		mkdir -p $units/sysinit.target.wants "$units/rdma-check@.timer.d"
+		cp /usr/local/share/doc/rdma-pair/examples/rdma-* $units
+		ln -s -t $units /lib/systemd/system/{{sysinit,basic,network-online}.target,systemd-journald.{service,socket}}
+		ln -s -t $units/sysinit.target.wants /lib/systemd/system/systemd-journald.service
+		printf "[Timer]\nOnBootSec=0\nRandomizedDelaySec=0\n" >"$units/rdma-check@.timer.d/now.conf"
+		exec env container=lab SYSTEMD_UNIT_PATH=$units /lib/systemd/systemd --unit="$1"' "$folder" "$3"
+}
+
+# under_systemd HOST COMMAND...: run COMMAND in the namespace of the host's systemd.
+under_systemd() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run -w "$LIMIT" "$1" sh -c 'exec nsenter --target "$(pidof systemd)" --mount --pid "$@"' - "${@:2}"
+}
+
+# journal HOST UNIT: set $output to the JSON objects that the unit has printed. Fail if there is none.
+journal() {
+	output=$(under_systemd "$1" journalctl --output=cat --unit="$2" | grep '^{')
+}
+
+# bats test_tags=slow,roce
+@test "systemd runs the example units: a timer checks the path to the server, both as ordinary users" {
+	local unit=rdma-check@192.0.2.1
+	folder=$LAB/share/installed
+	make -C "$top" install "DESTDIR=$folder" PREFIX=/usr/local
+	boot server a rdma-server.service
+	await_listener a 47881
+	# shellcheck disable=SC2016 # expanded on the host
+	run -0 lab run a sh -c 'stat -c %u "/proc/$(pidof rdma-server)"'
+	[ "$output" -ge 61184 ] # the first user of DynamicUser=
+	boot client b "$unit.timer"
+	await journal b "$unit"
+	[ "$(json kind status)" = $'check\n0' ]
+	await under_systemd b systemctl --quiet is-active "$unit.timer"
+	run -0 under_systemd b systemctl show --property=TriggeredBy,Result,ExecMainStatus,DynamicUser "$unit"
+	[ "$(sort <<<"$output")" = $'DynamicUser=yes\nExecMainStatus=0\nResult=success\nTriggeredBy='"$unit.timer" ]
+	journal a rdma-server
+	expect_json <<<"$output"
+	run ! grep -v -e '"kind": "listening"' -e '"status": 0' <<<"$output"
+}
