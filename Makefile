@@ -56,14 +56,16 @@ clean: ## remove the built files
 
 INSTALLED = $(DESTDIR)$(PREFIX)
 COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
+# Debian's packages have another folder for zsh.
+ZSH_FOLDER = site-functions
+ZSH_COMPLETION = $(INSTALLED)/share/zsh/$(ZSH_FOLDER)/_rdma-pair
 MANUALS = $(INSTALLED)/share/man/man
 SCHEMA = rdma-pair.schema.json
 DOCUMENTATION = $(INSTALLED)/share/doc/rdma-pair
 UNITS = $(wildcard .systemd/*)
 
 # Build first only if the folder belongs to this user: the owner's next 'make' could not replace root's files. In
-# another user's folder git refuses to work, so -o keeps make from calling it. bash-completion reads the options from
-# --help.
+# another user's folder git refuses to work, so -o keeps make from calling it. Both shells read the options from --help.
 install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
 		$(MAKE) --no-print-directory all; \
@@ -72,7 +74,7 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 		exit 1; \
 	fi
 	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair" \
-		"$(DOCUMENTATION)/examples"
+		"$(DOCUMENTATION)/examples" "$(INSTALLED)/share/zsh/$(ZSH_FOLDER)"
 	install $(PROGRAMS) "$(INSTALLED)/bin"
 	for page in $(PAGES); do \
 		sed 's/^\.Os .*/& $(VERSION)/' "$$page" | install -m 644 /dev/stdin "$(MANUALS)$${page##*.}/$${page##*/}" || exit 1; \
@@ -85,11 +87,12 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 	for program in $(PROGRAMS); do \
 		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" || exit 1; \
 	done
+	printf '#compdef %s\n_gnu_generic\n' '$(PROGRAMS)' | install -m 644 /dev/stdin "$(ZSH_COMPLETION)"
 
 # Keep the folders, because other programs may use them.
 uninstall: ## remove the installed files
 	for program in $(PROGRAMS); do $(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" || exit 1; done
-	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)"
+	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)" "$(ZSH_COMPLETION)"
 	for example in pairs $(notdir $(UNITS)); do $(RM) "$(DOCUMENTATION)/examples/$$example" || exit 1; done
 	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done
 
@@ -128,7 +131,7 @@ deb: export AUTHOR = $(MAINTAINER)
 deb:
 	tests/setup build package
 	rm -rf build/deb build/*.deb
-	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr PROGRAM_COMMIT=
+	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr PROGRAM_COMMIT= ZSH_FOLDER=vendor-completions
 	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
 	echo "$$CONTROL" >build/deb/debian/control
 	{ printf 'rdma-pair ($(VERSION)) unstable; urgency=medium\n\n' && \

@@ -38,6 +38,7 @@ installed() {
 		644 $1/share/man/man7/rdma-faq.7
 		644 $1/share/man/man7/rdma-pair.7
 		644 $1/share/rdma-pair/rdma-pair.schema.json
+		644 $1/share/zsh/site-functions/_rdma-pair
 	END
 }
 
@@ -66,7 +67,7 @@ files() {
 
 @test "make uninstall removes the installed files, and nothing else" {
 	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/"man{1,7} "$tree/usr/local/share/bash-completion/completions" \
-		"$tree/usr/local/share/rdma-pair" "$tree/usr/local/share/doc/rdma-pair/examples"
+		"$tree/usr/local/share/"{rdma-pair,doc/rdma-pair/examples,zsh/site-functions}
 	touch "$tree/usr/local/bin/rdma-other"
 	find "$tree" >"$BATS_TEST_TMPDIR/before"
 	make install "DESTDIR=$tree"
@@ -344,6 +345,21 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 }
 
 # bats test_tags=slow
+@test "zsh completes the options of the installed programs" {
+	make install "DESTDIR=$tree"
+	cat >"$BATS_TEST_TMPDIR/.zshrc" <<-END
+		PATH=$tree/usr/local/bin:\$PATH
+		fpath=("$tree/usr/local/share/zsh/site-functions" \$fpath)
+		autoload -Uz compinit && compinit -D -u
+		bindkey -e
+	END
+	run -0 env "ZDOTDIR=$BATS_TEST_TMPDIR" TERM=dumb script -qec "zsh -d -i" /dev/null \
+		<<<$'rdma-client --ti\t\x01printf "<%s>" \nrdma-server --one\t\x01printf "<%s>" \nexit\n'
+	[[ $output == *"<rdma-client><--timeout>"* ]]
+	[[ $output == *"<rdma-server><--one-off>"* ]]
+}
+
+# bats test_tags=slow
 @test "systemd accepts the installed example units, and rates their exposure below 2.5" {
 	local unit
 	make install "PREFIX=$tree"
@@ -376,7 +392,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5; do
 		dpkg-deb -f "$package" Depends | grep -Eq "(^|, )$library \(>= "
 	done
-	sed '/\/man\//s/$/.gz/' <(installed /usr) - >"$BATS_TEST_TMPDIR/expected" <<-END
+	sed '/\/man\//s/$/.gz/; s/site-functions/vendor-completions/' <(installed /usr) - >"$BATS_TEST_TMPDIR/expected" <<-END
 		644 /usr/share/doc/rdma-pair/README.md.gz
 		644 /usr/share/doc/rdma-pair/changelog.gz
 		644 /usr/share/doc/rdma-pair/copyright
