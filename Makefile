@@ -59,13 +59,20 @@ COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
 # Debian's packages have another folder for zsh.
 ZSH_FOLDER = site-functions
 ZSH_COMPLETION = $(INSTALLED)/share/zsh/$(ZSH_FOLDER)/_rdma-pair
+FISH_COMPLETIONS = $(INSTALLED)/share/fish/vendor_completions.d
 MANUALS = $(INSTALLED)/share/man/man
 SCHEMA = rdma-pair.schema.json
 DOCUMENTATION = $(INSTALLED)/share/doc/rdma-pair
 UNITS = $(wildcard .systemd/*)
 
+# fish runs this to make a command "complete" of each option of @, a program.
+define FISH_COMPLETION
+@ --help | sed -nE '/^ +(-., )?--/ { s/^ +-(.),/-s \1/; s/--([a-z-]+)( [A-Z]+)? +(.*)/-l \1 -d "\3"/; s/^/complete -c @ /p }' | source
+endef
+
 # Build first only if the folder belongs to this user: the owner's next 'make' could not replace root's files. In
-# another user's folder git refuses to work, so -o keeps make from calling it. Both shells read the options from --help.
+# another user's folder git refuses to work, so -o keeps make from calling it. The shells read the options from --help.
+install: export FISH = $(FISH_COMPLETION)
 install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
 		$(MAKE) --no-print-directory all; \
@@ -74,7 +81,7 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 		exit 1; \
 	fi
 	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair" \
-		"$(DOCUMENTATION)/examples" "$(INSTALLED)/share/zsh/$(ZSH_FOLDER)"
+		"$(DOCUMENTATION)/examples" "$(INSTALLED)/share/zsh/$(ZSH_FOLDER)" "$(FISH_COMPLETIONS)"
 	install $(PROGRAMS) "$(INSTALLED)/bin"
 	for page in $(PAGES); do \
 		sed 's/^\.Os .*/& $(VERSION)/' "$$page" | install -m 644 /dev/stdin "$(MANUALS)$${page##*.}/$${page##*/}" || exit 1; \
@@ -85,13 +92,17 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 644 /dev/stdin "$(DOCUMENTATION)/examples/$${unit##*/}" || exit 1; \
 	done
 	for program in $(PROGRAMS); do \
-		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" || exit 1; \
+		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" && \
+		printf '%s\n' "$$FISH" | sed "s/@/$$program/g" | \
+			install -m 644 /dev/stdin "$(FISH_COMPLETIONS)/$$program.fish" || exit 1; \
 	done
 	printf '#compdef %s\n_gnu_generic\n' '$(PROGRAMS)' | install -m 644 /dev/stdin "$(ZSH_COMPLETION)"
 
 # Keep the folders, because other programs may use them.
 uninstall: ## remove the installed files
-	for program in $(PROGRAMS); do $(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" || exit 1; done
+	for program in $(PROGRAMS); do \
+		$(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" "$(FISH_COMPLETIONS)/$$program.fish" || exit 1; \
+	done
 	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)" "$(ZSH_COMPLETION)"
 	for example in pairs $(notdir $(UNITS)); do $(RM) "$(DOCUMENTATION)/examples/$$example" || exit 1; done
 	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done

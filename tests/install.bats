@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # 'make install', 'make uninstall', 'make deb' and tests/setup. These tests need no RDMA device, and install only into
 # temporary folders.
-# shellcheck disable=SC2154 # bats sets $stderr
+# shellcheck disable=SC2030,SC2031,SC2154 # tests are subshells; bats sets $stderr
 
 bats_require_minimum_version 1.5.0
 
@@ -33,6 +33,8 @@ installed() {
 		644 $1/share/doc/rdma-pair/examples/rdma-check@.service
 		644 $1/share/doc/rdma-pair/examples/rdma-check@.timer
 		644 $1/share/doc/rdma-pair/examples/rdma-server.service
+		644 $1/share/fish/vendor_completions.d/rdma-client.fish
+		644 $1/share/fish/vendor_completions.d/rdma-server.fish
 		644 $1/share/man/man1/rdma-client.1
 		644 $1/share/man/man1/rdma-server.1
 		644 $1/share/man/man7/rdma-faq.7
@@ -67,7 +69,7 @@ files() {
 
 @test "make uninstall removes the installed files, and nothing else" {
 	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/"man{1,7} "$tree/usr/local/share/bash-completion/completions" \
-		"$tree/usr/local/share/"{rdma-pair,doc/rdma-pair/examples,zsh/site-functions}
+		"$tree/usr/local/share/"{rdma-pair,doc/rdma-pair/examples,zsh/site-functions,fish/vendor_completions.d}
 	touch "$tree/usr/local/bin/rdma-other"
 	find "$tree" >"$BATS_TEST_TMPDIR/before"
 	make install "DESTDIR=$tree"
@@ -357,6 +359,18 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 		<<<$'rdma-client --ti\t\x01printf "<%s>" \nrdma-server --one\t\x01printf "<%s>" \nexit\n'
 	[[ $output == *"<rdma-client><--timeout>"* ]]
 	[[ $output == *"<rdma-server><--one-off>"* ]]
+}
+
+# bats test_tags=slow
+@test "fish completes the options of the installed programs, and shows their descriptions" {
+	make install "DESTDIR=$tree"
+	completions=(env "HOME=$BATS_TEST_TMPDIR" "PATH=$tree/usr/local/bin:$PATH" "XDG_DATA_DIRS=$tree/usr/local/share" fish -c)
+	[ "$("${completions[@]}" 'complete -C "rdma-client --ti"')" = $'--timeout\tlongest time without progress (default 10)' ]
+	[[ $("${completions[@]}" 'complete -C "rdma-server -"') == *$'-1\texit after the first session'* ]]
+	for program in rdma-client rdma-server; do
+		diff <("${completions[@]}" "complete -C '$program --'" | cut -f 1) \
+			<("./$program" --help | sed -nE 's/^ +(-., )?(--[a-z-]+).*/\2/p' | LC_ALL=C sort)
+	done
 }
 
 # bats test_tags=slow
