@@ -120,11 +120,13 @@ interoperates() {
 	lesson 03-write
 }
 
+# bats test_tags=slow
 @test "03-write works over IPv6" {
 	address=fd00::1
 	exchange "written by the server" "written by the client" "$LESSONS/03-write/write" :: -- "$LESSONS/03-write/write"
 }
 
+# bats test_tags=slow
 @test "03-write works with rdma-server, rdma-client and the tutorial's programs" {
 	interoperates write 03-write/write "written by the"
 }
@@ -133,11 +135,13 @@ interoperates() {
 	lesson 04-read
 }
 
+# bats test_tags=slow
 @test "04-read works over IPv6" {
 	address=fd00::1
 	exchange "memory of the server" "memory of the client" "$LESSONS/04-read/read" :: -- "$LESSONS/04-read/read"
 }
 
+# bats test_tags=slow
 @test "04-read works with rdma-server, rdma-client and the tutorial's programs" {
 	interoperates read 04-read/read "memory of the"
 }
