@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* The arguments of cgroup_visit(). */
 struct visit {
 	const char *root, *controller;
@@ -173,43 +168,4 @@ void cgroup_visit(const char *root, const char *controller, cgroup_function func
 	free(line);
 	if (cgroups)
 		fclose(cgroups);
-}
-
-/* ---- The memory limit ---- */
-
-/*
- * Read the number in a file. Return UINT64_MAX if the file cannot be read or has no number ("max").
- */
-static uint64_t read_number(const char *folder, const char *name)
-{
-	char path[PATH_MAX + 32], text[32] = "", *end;
-	uint64_t number;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	file = fopen(path, "re");
-	if (!file)
-		return UINT64_MAX;
-	if (!fgets(text, sizeof(text), file))
-		text[0] = '\0';
-	fclose(file);
-	number = strtoull(text, &end, 10);
-	return end == text ? UINT64_MAX : number;
-}
-
-/* Lower the limit in `context` to that of a cgroup, of either version, if that is smaller. */
-static void take_limit(void *context, const char *folder)
-{
-	uint64_t *least = context;
-
-	*least = min_u64(*least, read_number(folder, "memory.max"));
-	*least = min_u64(*least, read_number(folder, "memory.limit_in_bytes"));
-}
-
-uint64_t cgroup_memory_limit(const char *root)
-{
-	uint64_t least = UINT64_MAX;
-
-	cgroup_visit(root, "memory", take_limit, &least);
-	return least;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "memory.h"
 
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "cgroup.h"
+#include "sysfs.h"
 
 /* Use huge pages from this size on: the adapter then stores fewer addresses. */
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -77,13 +79,36 @@ struct lock_limit memory_lock_limit(void)
 	return (struct lock_limit){ .bytes = limit.rlim_cur, .applies = is_limited() };
 }
 
+/* Lower `*least` to the memory limit of a cgroup of either version. Without a limit it is "max". */
+static void take_memory_limit(void *least, const char *path)
+{
+	static const char *const names[] = { "memory.max", "memory.limit_in_bytes" };
+	int folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	uint64_t limit, *lowest = least;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (sysfs_read_number(folder, names[i], &limit) && limit < *lowest)
+			*lowest = limit;
+	}
+	if (folder >= 0)
+		close(folder);
+}
+
+uint64_t memory_cgroup_limit(const char *root)
+{
+	uint64_t least = UINT64_MAX;
+
+	cgroup_visit(root, "memory", take_memory_limit, &least);
+	return least;
+}
+
 /* All sessions together may use 1/MEMORY_PARTS of the memory. */
 #define MEMORY_PARTS 4
 
 struct memory_budget memory_budget(const char *root)
 {
 	struct lock_limit lock = memory_lock_limit();
-	uint64_t machine = UINT64_MAX, cgroup = cgroup_memory_limit(root);
+	uint64_t machine = UINT64_MAX, cgroup = memory_cgroup_limit(root);
 	struct sysinfo about;
 
 	if (!sysinfo(&about))

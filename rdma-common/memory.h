@@ -44,6 +44,14 @@ struct lock_limit {
 
 struct lock_limit memory_lock_limit(void);
 
+/*
+ * Return the smallest memory limit, in bytes, of the process's cgroup and its parents, as far as
+ * they can be read: memory.max of version 2, memory.limit_in_bytes of version 1. Return UINT64_MAX
+ * if no limit is known. The kernel kills a process of a cgroup that exceeds the limit. For `root`
+ * see cgroup_visit().
+ */
+uint64_t memory_cgroup_limit(const char *root);
+
 /* Memory for all sessions of this process. */
 struct memory_budget {
 	uint64_t total; /* bytes for sessions: a quarter of the machine's memory, or of the smallest

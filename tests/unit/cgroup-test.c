@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The cgroups and their memory limit, read from folders like /proc and /sys/fs/cgroup. */
 #include "rdma-common/cgroup.h"
+#include "rdma-common/memory.h"
 
 #include "unit.h"
 #include "folder.h"
@@ -93,7 +94,7 @@ TEST(smallest_limit_from_cgroup_to_root_is_used)
 			put("proc/self/mountinfo", cases[i].mounts);
 		for (size_t j = 0; j < ENTRIES(cases[i].files) && cases[i].files[j][0]; j++)
 			put(cases[i].files[j][0], cases[i].files[j][1]);
-		limit = cgroup_memory_limit(folder);
+		limit = memory_cgroup_limit(folder);
 		if (limit != cases[i].limit)
 			fail_msg("%s: %ju, not %ju", cases[i].name, (uintmax_t)limit,
 				 (uintmax_t)cases[i].limit);
@@ -111,7 +112,7 @@ TEST(cgroup_with_too_long_a_path_has_no_limit)
 	put("proc/self/cgroup", text);
 	put("proc/self/mountinfo", V2);
 	put("cg/memory.max", "4000\n");
-	assert_true(cgroup_memory_limit(folder) == NONE);
+	assert_true(memory_cgroup_limit(folder) == NONE);
 	empty_folder(NULL);
 }
 
