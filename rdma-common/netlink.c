@@ -89,8 +89,8 @@ struct netlink_request netlink_make_request(int type, int flags, const void *bod
 	return request;
 }
 
-void netlink_add_attribute(struct netlink_request *request, int type, const void *value,
-			   size_t size)
+/* Add an attribute to a request. */
+static void add_attribute(struct netlink_request *request, int type, const void *value, size_t size)
 {
 	const struct nlattr attribute = { (uint16_t)(sizeof(attribute) + size), (uint16_t)type };
 	uint32_t offset = NLMSG_ALIGN(request->header.nlmsg_len);
@@ -107,15 +107,15 @@ void netlink_add_address(struct netlink_request *request, int type, const struct
 	const struct sockaddr_in6 *ipv6 = any;
 
 	if (address->sa_family == AF_INET)
-		netlink_add_attribute(request, type, &ipv4->sin_addr, sizeof(ipv4->sin_addr));
+		add_attribute(request, type, &ipv4->sin_addr, sizeof(ipv4->sin_addr));
 	else
-		netlink_add_attribute(request, type, &ipv6->sin6_addr, sizeof(ipv6->sin6_addr));
+		add_attribute(request, type, &ipv6->sin6_addr, sizeof(ipv6->sin6_addr));
 }
 
 /* Include the terminating zero: the kernel rejects a text without it. */
 void netlink_add_name(struct netlink_request *request, int type, const char *name)
 {
-	netlink_add_attribute(request, type, name, strnlen(name, IF_NAMESIZE - 1) + 1);
+	add_attribute(request, type, name, strnlen(name, IF_NAMESIZE - 1) + 1);
 }
 
 int netlink_ask(int protocol, const struct netlink_request *request, int type,
@@ -138,6 +138,19 @@ int netlink_ask(int protocol, const struct netlink_request *request, int type,
 
 /* ---- The RDMA subsystem ---- */
 
+void netlink_ask_rdma(unsigned int command, struct span device, netlink_function function,
+		      void *context)
+{
+	int type = (int)RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
+	/* only RDMA_NLDEV_CMD_SYS_GET has one answer */
+	int flags = command == RDMA_NLDEV_CMD_SYS_GET ? 0 : NLM_F_DUMP;
+	struct netlink_request request = netlink_make_request(type, flags, "", 0);
+
+	if (device.size > 0)
+		add_attribute(&request, RDMA_NLDEV_ATTR_DEV_INDEX, device.bytes, device.size);
+	netlink_ask(NETLINK_RDMA, &request, type, function, context);
+}
+
 static void take_mode(void *shared, struct netlink_message message)
 {
 	netlink_copy(netlink_find(message.attributes, RDMA_NLDEV_SYS_ATTR_NETNS_MODE), shared, 1);
@@ -145,11 +158,9 @@ static void take_mode(void *shared, struct netlink_message message)
 
 bool netlink_rdma_is_exclusive(void)
 {
-	int type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SYS_GET);
-	struct netlink_request request = netlink_make_request(type, 0, "", 0);
 	uint8_t shared = 1;
 
-	netlink_ask(NETLINK_RDMA, &request, type, take_mode, &shared);
+	netlink_ask_rdma(RDMA_NLDEV_CMD_SYS_GET, NETLINK_ALL_DEVICES, take_mode, &shared);
 	return !shared;
 }
 
@@ -192,11 +203,11 @@ bool netlink_read_pause(const char *interface, struct pause_frames *frames)
 	frames->known = false;
 	if (!family)
 		return false;
-	netlink_add_attribute(&header, ETHTOOL_A_HEADER_FLAGS, &flags, sizeof(flags));
+	add_attribute(&header, ETHTOOL_A_HEADER_FLAGS, &flags, sizeof(flags));
 	netlink_add_name(&header, ETHTOOL_A_HEADER_DEV_NAME, interface);
 	request = make_generic(family, ETHTOOL_MSG_PAUSE_GET);
-	netlink_add_attribute(&request, NLA_F_NESTED | ETHTOOL_A_PAUSE_HEADER, header.rest,
-			      header.header.nlmsg_len - NLMSG_HDRLEN);
+	add_attribute(&request, NLA_F_NESTED | ETHTOOL_A_PAUSE_HEADER, header.rest,
+		      header.header.nlmsg_len - NLMSG_HDRLEN);
 	netlink_ask(NETLINK_GENERIC, &request, family, netlink_take_pause, frames);
 	return frames->known;
 }

@@ -28,9 +28,6 @@ struct netlink_request {
 /* Return a request with this body of `size` bytes, and without attributes. */
 struct netlink_request netlink_make_request(int type, int flags, const void *body, size_t size);
 
-void netlink_add_attribute(struct netlink_request *request, int type, const void *value,
-			   size_t size);
-
 /* Add the bytes of an address, without its port. */
 void netlink_add_address(struct netlink_request *request, int type, const struct sockaddr *address);
 
@@ -77,6 +74,14 @@ struct span netlink_next(struct span *attributes, uint16_t type);
 
 /* Copy the first `size` bytes of an attribute. Return false if it has fewer. */
 bool netlink_copy(struct span attribute, void *value, size_t size);
+
+/*
+ * Send a command (enum rdma_nldev_command) to the RDMA subsystem, about the device with the index
+ * in this attribute, or about all devices. Otherwise as netlink_ask().
+ */
+#define NETLINK_ALL_DEVICES ((struct span){ NULL, 0 })
+void netlink_ask_rdma(unsigned int command, struct span device, netlink_function function,
+		      void *context);
 
 /*
  * Return true if the RDMA subsystem is in exclusive mode, in which each device belongs to one

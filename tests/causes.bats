@@ -481,7 +481,7 @@ with_roce() {
 	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; no RoCE device is on the interface .*two interfaces in one subnet\).*"
 	end_check 5
-	says "reach       .*; upper0 has an address in the subnet of 192.0.2.1, too, so ARP may name either interface"
+	says "reach       .*; 192.0.2.1 is in the subnet of upper0, too, so ARP may name either interface"
 }
 
 # bats test_tags=slow

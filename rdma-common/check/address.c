@@ -43,13 +43,12 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 			    inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
 			    gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "");
 	}
-	evidence_set(path->evidence, FACT_source, "%s",
-		     endpoint_of(rdma_get_local_addr(id)).address);
-	evidence_set(path->evidence, FACT_transport, "%s",
+	evidence_set(path->evidence, FACT_source, endpoint_of(rdma_get_local_addr(id)).address);
+	evidence_set(path->evidence, FACT_transport,
 		     id->verbs->device->transport_type == IBV_TRANSPORT_IWARP ? "iwarp"
 		     : path->infiniband                                       ? "infiniband"
 									      : "roce");
-	evidence_set(path->evidence, FACT_device, "%s", ibv_get_device_name(id->verbs->device));
+	evidence_set(path->evidence, FACT_device, ibv_get_device_name(id->verbs->device));
 	strbuf_addf(&path->findings->advice, "%s", advice ? advice : "");
 	findings_report(path->findings, "address", true);
 }
@@ -102,11 +101,12 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
  */
 static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
-	struct sockaddr *source = choose_source(path->sources, path->address);
 	int error;
 
 	do
-		error = resolve_address(id, source, path->address->ai_addr, deadline) ? errno : 0;
+		error = resolve_address(id, path->flow.source, path->address->ai_addr, deadline)
+				? errno
+				: 0;
 	while (error == ETIMEDOUT);
 	return error == ETIME ? ETIMEDOUT : error;
 }
@@ -167,16 +167,10 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
  * Over RoCE v2, send a datagram to UDP port 4791. Return false if that fails: a connect request
  * that this host's own filter drops would hang in the kernel for ever.
  */
-static bool can_send(struct path *path)
+static bool can_send(const struct path *path)
 {
-	const int tos = path->options->tos == DEFAULT_TOS ? 0 : (int)path->options->tos;
-	int error = 0;
-
-	if (!path->iwarp && !path->infiniband && !path->roce_v1)
-		error = evidence_send(path->address->ai_addr,
-				      choose_source(path->sources, path->address), tos);
-	evidence_set_error(path->evidence, FACT_send_error, error);
-	return !error;
+	return path->iwarp || path->infiniband || path->roce_v1 ||
+	       evidence_can_send(path->evidence, &path->flow);
 }
 
 /* Report why no connection can be made from the address of --bind. Return false. */
@@ -200,7 +194,7 @@ static bool check_address(struct path *path)
 	struct rdma_cm_id *id;
 	bool found;
 
-	if (path->sources && !choose_source(path->sources, path->address))
+	if (path->sources && !path->flow.source)
 		return refuse_source(path, "its address family differs from the server's");
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
 		int error = errno;
@@ -260,11 +254,13 @@ bool path_find_next(struct path *path)
 			    ellipsize(path->options->address).text,
 			    endpoint_of(path->address->ai_addr).address);
 		findings_report(path->findings, "name", true);
+		path->flow.address = path->address->ai_addr;
+		path->flow.source = choose_source(path->sources, path->address);
+		path->flow.tos = path->options->tos == DEFAULT_TOS ? 0 : path->options->tos;
 		memset(path->evidence, 0, sizeof(*path->evidence));
-		evidence_set(path->evidence, FACT_address, "%s",
+		evidence_set(path->evidence, FACT_address,
 			     endpoint_of(path->address->ai_addr).address);
-		evidence_set(path->evidence, FACT_tos, "%u",
-			     path->options->tos == DEFAULT_TOS ? 0 : path->options->tos);
+		evidence_set_number(path->evidence, FACT_tos, path->flow.tos);
 		found = check_address(path);
 	}
 	return found;

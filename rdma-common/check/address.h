@@ -23,6 +23,7 @@ struct path {
 	struct evidence *evidence;            /* facts about the address tried last */
 	struct addrinfo *addresses, *untried; /* list of the host's addresses; its untried part */
 	struct addrinfo *address;             /* the address tried last */
+	struct flow flow;                     /* a connection to it */
 	struct addrinfo *sources;             /* addresses of --bind; NULL: not given */
 	/* Valid if a route leads to `address`: */
 	char gid[INET6_ADDRSTRLEN]; /* GID of the other host; empty over iWARP */

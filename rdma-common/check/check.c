@@ -47,13 +47,10 @@ static bool forgive(struct check *check, bool good)
 /* Collect facts about this host. Report the rule that holds, or, if `required`, that none does. */
 static void explain(struct check *check, bool required)
 {
-	const struct addrinfo *address = check->path.address;
-
 	if (check->options->port)
-		evidence_set(&check->evidence, FACT_port, "%s", check->options->port);
+		evidence_set(&check->evidence, FACT_port, check->options->port);
 	evidence_collect(&check->evidence, check->devices.view_error ? NULL : &check->devices.view,
-			 address ? address->ai_addr : NULL,
-			 address ? choose_source(check->path.sources, address) : NULL);
+			 &check->path.flow);
 	if (!required && !reach_judge(&check->evidence))
 		return;
 	check->explained = reach_report(&check->findings, &check->evidence);
@@ -63,14 +60,10 @@ static void explain(struct check *check, bool required)
 static void explain_path(struct check *check, bool devices, bool usable)
 {
 	if (usable) /* memory is short, which no fact about the address explains */
-		check->path.address = NULL;
+		check->path.flow.address = NULL;
 	evidence_set_error(&check->evidence, FACT_error, check->devices.memory_error);
-	if (devices) {
-		evidence_set(&check->evidence, FACT_devices, "some");
-	} else if (!check->devices.error || check->devices.error == ENODEV) {
-		evidence_set(&check->evidence, FACT_devices, "none");
+	if (!devices && (!check->devices.error || check->devices.error == ENODEV))
 		evidence_set_error(&check->evidence, FACT_error, ENODEV);
-	}
 	explain(check, false);
 }
 
@@ -92,7 +85,7 @@ enum status check_path(struct check *check)
 	if (!to_address && usable) {
 		devices_describe_addresses(&check->devices, &check->findings.found);
 		if (check->findings.found.length > 0)
-			reach_report_text(&check->findings, &check->evidence, true);
+			reach_report_facts(&check->findings, &check->evidence, NULL, true);
 	}
 	if (!enough && usable) {
 		explain_path(check, devices, usable);
@@ -143,7 +136,7 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	address->sin_port = before;
 	if (probe->outcome_count == 0)
 		return false;
-	evidence_set(&check->evidence, fact, "%s", answer_of(probe->outcome).text);
+	evidence_set(&check->evidence, fact, answer_of(probe->outcome).text);
 	return true;
 }
 
@@ -155,38 +148,31 @@ static bool send_to_unused(struct check *check, enum fact fact)
 
 		if (!send_request(check, fact, port))
 			return false;
-		evidence_set(&check->evidence, FACT_control_port, "%u", port);
-		if (strcmp(evidence_get(&check->evidence, fact), "answered") != 0)
+		evidence_set_number(&check->evidence, FACT_control_port, port);
+		if (strcmp(check->evidence.facts[fact], "answered") != 0)
 			return true;
 	}
 	return true;
 }
 
-static bool is_fact(const struct check *check, enum fact fact, const char *text)
-{
-	return !strcmp(evidence_get(&check->evidence, fact), text);
-}
-
 /* Send further requests and UDP datagrams to find out why a request failed, and report that. */
 static void explain_request(struct check *check)
 {
-	const struct addrinfo *address = check->path.address;
 	struct options *session = &check->probe.session;
 
 	if (session->timeout_seconds > CONTROL_SECONDS)
 		session->timeout_seconds = CONTROL_SECONDS;
-	if (check->options->port && is_fact(check, FACT_request, "silent") &&
+	if (check->options->port && evidence_is(&check->evidence, FACT_request, "silent") &&
 	    !send_to_unused(check, FACT_control))
 		return;
-	if (check->options->tos != DEFAULT_TOS && is_fact(check, FACT_request, "silent")) {
+	if (check->options->tos != DEFAULT_TOS &&
+	    evidence_is(&check->evidence, FACT_request, "silent")) {
 		session->tos = DEFAULT_TOS;
 		if (!send_to_unused(check, FACT_plain))
 			return;
 	}
 	change_ending_signals(SIG_UNBLOCK);
-	evidence_probe(&check->evidence, address->ai_addr,
-		       choose_source(check->path.sources, address));
-	evidence_set(&check->evidence, FACT_devices, "some");
+	evidence_probe(&check->evidence, &check->path.flow);
 	explain(check, true);
 	change_ending_signals(SIG_BLOCK);
 }
@@ -201,8 +187,9 @@ static enum status reach_address(struct check *check)
 		if (!send_to_unused(check, FACT_request))
 			return check->process->signal_number ? STATUS_INTERRUPTED
 							     : STATUS_LOCAL_FAILURE;
-		if (is_fact(check, FACT_request, "8") || is_fact(check, FACT_request, "refused") ||
-		    is_fact(check, FACT_request, "answered")) {
+		if (evidence_is(&check->evidence, FACT_request, "8") ||
+		    evidence_is(&check->evidence, FACT_request, "refused") ||
+		    evidence_is(&check->evidence, FACT_request, "answered")) {
 			reach_report_good(&check->findings, &check->evidence);
 			return STATUS_SUCCESS;
 		}
@@ -216,7 +203,7 @@ static enum status reach_address(struct check *check)
 	} else {
 		strbuf_addf(&check->findings.found, "no connect request was sent: %s",
 			    check->probe.outcome->end.cause);
-		reach_report_text(&check->findings, &check->evidence, false);
+		reach_report_facts(&check->findings, &check->evidence, NULL, false);
 	}
 	return status;
 }
@@ -231,12 +218,12 @@ enum status check_reach(struct check *check, enum status status, session_functio
 	if (!check->options->port) {
 		status = reach_address(check);
 		if (status != STATUS_INTERRUPTED) {
-			evidence_collect_listeners(&check->evidence);
+			evidence_collect_listeners(&check->evidence, &check->path.flow);
 			reach_report_listeners(&check->findings, &check->evidence);
 		}
 	} else if ((status == STATUS_REFUSED || status == STATUS_TIMED_OUT) && !probe->reached &&
 		   probe->verified == 0 && !probe->outcome->connected) {
-		evidence_set(&check->evidence, FACT_request, "%s", answer_of(probe->outcome).text);
+		evidence_set(&check->evidence, FACT_request, answer_of(probe->outcome).text);
 		explain_request(check);
 	}
 	return check->process->signal_number ? STATUS_INTERRUPTED : status;

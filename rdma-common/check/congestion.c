@@ -6,9 +6,6 @@
 
 #include "../sysfs.h"
 
-/* UDP port of RoCE v2 */
-#define ROCE_PORT 4791
-
 /*
  * Return the highest priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives
  * to a protocol of this selector; -1: none.

@@ -15,6 +15,9 @@
 #include "../netlink.h"
 #include "../status.h"
 
+/* UDP port of RoCE v2 */
+#define ROCE_PORT 4791
+
 /*
  * Append the priority of packets with this type of service, and the priorities for which PFC and
  * ECN are on; or that the driver does not report them. Return true if PFC is off for these packets,

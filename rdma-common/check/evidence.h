@@ -3,7 +3,7 @@
  * Facts about this host and about the path to an address, which show why no connection is
  * established. No fact needs a privilege. An unknown fact is empty.
  *
- * Threads: the main thread. Only evidence_send() and evidence_probe() send packets.
+ * Threads: the main thread. Only evidence_can_send() and evidence_probe() send packets.
  */
 #ifndef RDMA_COMMON_EVIDENCE_H
 #define RDMA_COMMON_EVIDENCE_H
@@ -24,12 +24,11 @@
 	X(device)            /* RDMA device of the source, or else the first device */            \
 	X(software)          /* "yes": the device is software; "no" */                            \
 	X(error)             /* errno name of the call that failed on this host */                \
-	X(devices)           /* "none": librdmacm finds no device; "some" */                      \
 	X(drivers)           /* "none": libibverbs has no driver for any device; "some" */        \
 	X(kernel_device)     /* first device in sysfs; "none" */                                  \
 	X(mode)              /* "exclusive": each device belongs to one namespace */              \
 	X(first_namespace)   /* "yes": this is the first network namespace; "no" */               \
-	X(device_interface)  /* network interface below a software device */                      \
+	X(device_interface)  /* gid_interface if a device is on it, or else that of the device */ \
 	X(interface_here)    /* "no": no device has an interface in this namespace */             \
 	X(cgroup)            /* cgroup of this process with a limit in rdma.max */                \
 	X(cgroup_limit)      /* the limits of the device in this rdma.max */                      \
@@ -41,7 +40,6 @@
 	X(vrf)               /* a VRF of this host */                                             \
 	X(gid_interface)     /* network interface of the device that has the source; "none" */    \
 	X(gid_kind)          /* kind of this interface, such as "vlan"; "plain": it has none */   \
-	X(gid_is_below)      /* "yes": a software device is on this interface itself */           \
 	X(next_hop)          /* gateway of the route, or the address */                           \
 	X(neighbour)         /* "resolved" or "failed": the next hop's hardware address */        \
 	X(send_error)        /* errno name of a failed sendto(2) to UDP port 4791 */              \
@@ -56,8 +54,8 @@
 	X(listeners)         /* programs of this host that listen; "none" */                      \
 	X(stopped)           /* process ID of a listener that is stopped */                       \
 	X(requests_received) /* connect requests that this host's devices have received */        \
-	X(requests_answered) /* connect requests that these devices have answered */              \
-	X(same_subnet)       /* another interface with an address in the source's subnet */
+	X(requests_answered) /* how many of them these devices have answered */                   \
+	X(same_subnet)       /* another interface than the route's whose subnet has the source */
 
 enum fact {
 #define NAME(name) FACT_##name,
@@ -66,6 +64,7 @@ enum fact {
 	FACT_COUNT
 };
 
+/* The texts of the facts; empty: not known. */
 struct evidence {
 	char facts[FACT_COUNT][128];
 };
@@ -73,36 +72,41 @@ struct evidence {
 /* Return the name of a fact; static. */
 const char *evidence_name(enum fact fact);
 
-/* Set a fact to formatted text (printf(3)). */
-void evidence_set(struct evidence *evidence, enum fact fact, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+/* Return true if this is the text of a fact. */
+bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
-/* Return the text of a fact; empty: it is not known. */
-const char *evidence_get(const struct evidence *evidence, enum fact fact);
+/* Set a fact. */
+void evidence_set(struct evidence *evidence, enum fact fact, const char *text);
+void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t number);
 
 /* Set a fact to the name of an errno value; leave it unchanged if `error` is 0. */
 void evidence_set_error(struct evidence *evidence, enum fact fact, int error);
 
-/*
- * Send one UDP datagram to port 4791 of `address` from `source` (NULL: any) with the type of
- * service `tos`, and do not wait for an answer. Return 0, or the errno value of sendto(2). A kernel
- * that drops this datagram would also drop a connect request, and the call that withdraws the
- * request would never return.
- */
-int evidence_send(const struct sockaddr *address, const struct sockaddr *source, int tos);
+/* Addresses and type of service of a connection. */
+struct flow {
+	const struct sockaddr *address;
+	struct sockaddr *source; /* NULL: any */
+	unsigned int tos;
+};
 
 /*
- * Find facts about this host, and about the route to `address` (NULL: none) from `source` (NULL:
- * any). `view`: the addresses of this host that lead to a device; NULL: they are not known.
+ * Send one UDP datagram to port 4791, and do not wait for an answer. Return false, and set the fact
+ * send_error, if sendto(2) fails. A kernel that drops this datagram would also drop a connect
+ * request, and the call that withdraws the request would never return.
+ */
+bool evidence_can_send(struct evidence *evidence, const struct flow *flow);
+
+/*
+ * Find facts about this host, and about the route of `flow` if that has an address. `view`: the
+ * addresses of this host that lead to a device; NULL: they are not known.
  */
 void evidence_collect(struct evidence *evidence, const struct host_view *view,
-		      const struct sockaddr *address, const struct sockaddr *source);
+		      const struct flow *flow);
 
-/* Find out how `address` answers UDP port 4791 and an unused port. It may take 1.6 s. */
-void evidence_probe(struct evidence *evidence, const struct sockaddr *address,
-		    const struct sockaddr *source);
+/* Find out how the address answers UDP port 4791 and an unused port. It may take 1.6 s. */
+void evidence_probe(struct evidence *evidence, const struct flow *flow);
 
 /* Find facts for a user of the other host: programs that listen here, requests that arrived. */
-void evidence_collect_listeners(struct evidence *evidence);
+void evidence_collect_listeners(struct evidence *evidence, const struct flow *flow);
 
 #endif

@@ -62,6 +62,18 @@ bool host_is_software(const char *device)
 	       sysfs_read_line("%s/parent", device).text[0];
 }
 
+const char *host_transport(const char *device, unsigned int port)
+{
+	struct sysfs_line type = sysfs_read_line("%s/node_type", device);
+	struct sysfs_line layer = sysfs_read_line(PORT "link_layer", device, port);
+
+	if (strtoul(type.text, NULL, 10) == IBV_NODE_RNIC)
+		return "iwarp";
+	if (!strcmp(layer.text, "InfiniBand"))
+		return "infiniband";
+	return strcmp(layer.text, "Ethernet") ? "" : "roce";
+}
+
 double host_port_rate(const char *device, unsigned int port)
 {
 	struct sysfs_line state = sysfs_read_line(PORT "state", device, port);
@@ -373,15 +385,15 @@ static bool is_own_gid(const struct host *host, unsigned int index)
 /* Report the GIDs of a port, and the best of them. */
 static void examine_gids(struct host *host)
 {
-	struct sysfs_line layer = sysfs_read_line(PORT "link_layer", host->device, host->port);
+	const char *transport = host_transport(host->device, host->port);
+	bool roce = !strcmp(transport, "roce");
 	struct sysfs_line entry;
-	bool roce = !strcmp(layer.text, "Ethernet");
 	unsigned int best = 0;
 	struct in6_addr gid;
 	const char *advice = NULL;
 	int most = 0;
 
-	if (!roce && strcmp(layer.text, "InfiniBand") != 0) /* for example EFA */
+	if (!roce && strcmp(transport, "infiniband") != 0) /* GIDs mean nothing over iWARP */
 		return;
 	for (unsigned int i = 0;; i++) {
 		char text[INET6_ADDRSTRLEN];
@@ -433,17 +445,12 @@ static struct ibv_context *find_device(const struct host_view *view, const char 
 /* Return true if a port of the device is judged (host_examine()). */
 static bool port_counts(const struct host *host, unsigned int port)
 {
-	struct sysfs_line layer = sysfs_read_line(PORT "link_layer", host->device, port);
-
-	return !strcmp(layer.text, "InfiniBand") ||
+	return !strcmp(host_transport(host->device, port), "infiniband") ||
 	       host_find_address(host->view, host->verbs, port);
 }
 
 static void examine_device(struct host *host)
 {
-	struct sysfs_line type = sysfs_read_line("%s/node_type", host->device);
-	bool iwarp =
-		strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* iWARP connections use no GIDs */
 	double rate;
 
 	host->name = strrchr(host->device, '/') + 1;
@@ -458,7 +465,7 @@ static void examine_device(struct host *host)
 	for (host->port = 1; (rate = host_port_rate(host->device, host->port)) >= 0; host->port++) {
 		host->counts = port_counts(host, host->port);
 		examine_port(host);
-		if (rate > 0 && !iwarp)
+		if (rate > 0)
 			examine_gids(host);
 	}
 }

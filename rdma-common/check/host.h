@@ -60,6 +60,12 @@ bool host_examine(const char *root, const struct host_view *view, struct finding
 bool host_is_software(const char *device);
 
 /*
+ * Return the transport of a port of the same device, "iwarp", "roce" or "infiniband"; empty: not
+ * known, or another one.
+ */
+const char *host_transport(const char *device, unsigned int port);
+
+/*
  * Return the link rate of a port of such a device in Gbit/s; 0: the port is not active; -1: there
  * is no such port. The rate of a software device means nothing.
  */

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "reach.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../json.h"
@@ -14,13 +12,13 @@
 /* clang-format off */
 static const struct rule rules[] = {
 	/* ---- This host: no packet was sent ---- */
-	{ "L1", "devices=none kernel_device=none mode=exclusive",
+	{ "L1", "kernel_device=none drivers=none mode=exclusive",
 	  "the RDMA subsystem is in exclusive mode: each device belongs to one network namespace, and none belongs to this one",
 	  { 0 }, "move a device here: 'rdma dev set DEVICE netns NAME' in the namespace that has it ('rdma system' shows the mode)" },
-	{ "L1", "devices=none kernel_device=none",
+	{ "L1", "kernel_device=none drivers=none",
 	  "this host, or this network namespace, has no RDMA device",
 	  { 0 }, "load the driver of the adapter ('rdma link'), or make a software device ('rdma link add rdma0 type rxe netdev eth0')" },
-	{ "L2", "devices=none kernel_device!=none drivers=none",
+	{ "L2", "kernel_device!=none drivers=none",
 	  "the kernel has the RDMA device {kernel_device}, but libibverbs has no driver for it",
 	  { 0 }, "install ibverbs-providers of the same release as libibverbs, look into /etc/libibverbs.d, and run 'IBV_SHOW_WARNINGS=1 ibv_devices'" },
 	{ "L3", "cgroup=* error=EAGAIN|EPERM|ENODEV",
@@ -29,7 +27,7 @@ static const struct rule rules[] = {
 	{ "L4", "software=yes transport=roce first_namespace=no",
 	  "this is not the first network namespace, and on many kernels Soft-RoCE works only in the first one",
 	  { 0 }, "run this on the host itself ('--network host' of a container), or give the container a virtual function of an adapter" },
-	{ "L5", "devices=some interface_here=no transport=roce|iwarp",
+	{ "L5", "interface_here=no transport=roce|iwarp",
 	  "no RDMA device has its network interface in this network namespace",
 	  { 0 }, "move the interface of {device}, or a virtual function, into this namespace" },
 	{ "L6", "route!=found vrf=*",
@@ -41,10 +39,10 @@ static const struct rule rules[] = {
 	{ "L7", "route_kind!=ethernet|infiniband|loopback",
 	  "the route to {address} leads over {route_interface} ({route_kind}), a tunnel, over which the RDMA connection manager cannot resolve addresses",
 	  { 0 }, "use the address of an Ethernet interface of that host" },
-	{ "L8", "transport=roce software=yes gid_interface!=none gid_interface!=@device_interface gid_kind!=vlan gid_is_below=no",
+	{ "L8", "transport=roce software=yes gid_interface!=none gid_interface!={device_interface} gid_kind!=vlan",
 	  "{source} is an address of {gid_interface} ({gid_kind}), and Soft-RoCE {device} is on {device_interface}: it drops packets that arrive through {gid_interface}",
 	  { 0 }, "put the device on that interface: 'rdma link del {device}', 'rdma link add {device} type rxe netdev {gid_interface}'" },
-	{ "L9", "transport=roce own_address=no gid_interface!=none route_interface!=@gid_interface",
+	{ "L9", "transport=roce own_address=no gid_interface!=none route_interface!={gid_interface}",
 	  "the route to {address} leads over {route_interface}, and {source} belongs to the RDMA device on {gid_interface}",
 	  { 0 }, "see 'ip route get {address}'; add a route over {gid_interface}, or give '--bind' an address of the interface that leads there" },
 	{ "L9", "transport=roce own_address=no gid_interface=none",
@@ -99,7 +97,7 @@ static const struct rule rules[] = {
 	{ "C6", ROCE_SILENT "udp_roce=prohibited",
 	  "the firewall of {udp_from} forbids UDP port 4791 of {address}",
 	  { 0 }, "open UDP port 4791 on {udp_from} ('nft list ruleset')" },
-	{ "C6", ROCE_SILENT "udp_roce=refused udp_from!=@address",
+	{ "C6", ROCE_SILENT "udp_roce=refused udp_from!={address}",
 	  "{udp_from}, which is not {address}, answers that UDP port 4791 of {address} is closed",
 	  { "a firewall of {udp_from} rejects UDP port 4791", "addresses are translated on the way (NAT)" },
 	  "open UDP port 4791 on {udp_from} ('nft list ruleset')" },
@@ -120,6 +118,16 @@ static const struct rule rules[] = {
 	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "another host has the same address, or the same hardware address" },
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 };
+
+/* Statements about this host for a user of the other one; all that hold form one finding. */
+static const struct rule listening[] = {
+	{ "", "listeners=none", "no RDMA program listens on this host", { 0 }, "" },
+	{ "", "listeners!=none", "listening on this host: {listeners}", { 0 }, "" },
+	{ "", "requests_received=*", "; connect requests received: {requests_received}", { 0 }, "" },
+	{ "", "requests_answered!={requests_received}", ", answered: {requests_answered}", { 0 }, "" },
+	{ "", "same_subnet=*", "; {source} is in the subnet of {same_subnet}, too, so ARP may name either interface", { 0 }, "" },
+	{ "", "stopped=*", "", { 0 }, "continue it: 'kill -CONT {stopped}'" },
+};
 /* clang-format on */
 
 const struct rule *reach_rule(size_t index)
@@ -127,56 +135,14 @@ const struct rule *reach_rule(size_t index)
 	return index < sizeof(rules) / sizeof(rules[0]) ? &rules[index] : NULL;
 }
 
-/* Return the text of the fact with this name; empty: it is not known, or there is none. */
+/* Return the text of the fact with this name; "?" if it is not known. */
 static const char *find_fact(const struct evidence *evidence, const char *name)
 {
 	for (enum fact fact = 0; fact < FACT_COUNT; fact++) {
-		if (!strcmp(evidence_name(fact), name))
-			return evidence_get(evidence, fact);
+		if (evidence->facts[fact][0] && !strcmp(evidence_name(fact), name))
+			return evidence->facts[fact];
 	}
-	return "";
-}
-
-/* Return true if the first word of a condition holds. */
-static bool word_holds(const struct evidence *evidence, const char *word)
-{
-	char name[32] = "", comparison[3] = "", values[64] = "", *rest = values;
-	const char *text, *other;
-	bool equal;
-
-	sscanf(word, "%31[a-z_]%2[!=]%63s", name, comparison, values);
-	equal = !strcmp(comparison, "=");
-	text = find_fact(evidence, name);
-	if (!*text || *values == '*')
-		return *text;
-	if (*values == '@') {
-		other = find_fact(evidence, values + 1);
-		return *other && !strcmp(text, other) == equal;
-	}
-	for (const char *value; (value = strsep(&rest, "|"));) {
-		if (!strcmp(text, value))
-			return equal;
-	}
-	return !equal;
-}
-
-static bool rule_holds(const struct evidence *evidence, const struct rule *rule)
-{
-	for (const char *word = rule->condition; *word; word += strspn(word, " ")) {
-		if (!word_holds(evidence, word))
-			return false;
-		word += strcspn(word, " ");
-	}
-	return true;
-}
-
-const struct rule *reach_judge(const struct evidence *evidence)
-{
-	for (size_t i = 0; reach_rule(i); i++) {
-		if (rule_holds(evidence, reach_rule(i)))
-			return reach_rule(i);
-	}
-	return NULL;
+	return "?";
 }
 
 /* Append a text of a rule with the facts that it names. */
@@ -187,33 +153,71 @@ static void expand(const struct evidence *evidence, const char *text, struct str
 	bool is_name = false;
 
 	strbuf_addf(&copy, "%s", text);
-	for (const char *part; (part = strsep(&rest, "{}")); is_name = !is_name) {
-		const char *fact = is_name ? find_fact(evidence, part) : part;
+	for (const char *part; (part = strsep(&rest, "{}")); is_name = !is_name)
+		strbuf_addf(buf, "%s", is_name ? find_fact(evidence, part) : part);
+}
 
-		strbuf_addf(buf, "%s", is_name && !*fact ? "?" : fact);
+/* Return true if a word of a condition, in which facts are expanded, holds. */
+static bool word_holds(const struct evidence *evidence, char *word)
+{
+	const char *fact = find_fact(evidence, strsep(&word, "!="));
+	bool equal = *word != '=';
+	char *values = equal ? word : word + 1;
+
+	if (*fact == '?' || *values == '?')
+		return false;
+	for (const char *value; (value = strsep(&values, "|"));) {
+		if (*value == '*' || !strcmp(fact, value))
+			return equal;
 	}
+	return !equal;
+}
+
+static bool rule_holds(const struct evidence *evidence, const struct rule *rule)
+{
+	struct strbuf condition = { 0 };
+	char *rest = condition.text;
+
+	expand(evidence, rule->condition, &condition);
+	for (char *word; (word = strsep(&rest, " "));) {
+		if (!word_holds(evidence, word))
+			return false;
+	}
+	return true;
+}
+
+const struct rule *reach_judge(const struct evidence *evidence)
+{
+	size_t i = 0;
+
+	while (reach_rule(i) && !rule_holds(evidence, reach_rule(i)))
+		i++;
+	return reach_rule(i);
 }
 
 /* ---- Findings ---- */
 
-/* Add the rule, the facts that are known, and the causes to the latest finding. */
-static void add_objects(struct findings *findings, const struct evidence *evidence,
-			const struct rule *rule)
+void reach_report_facts(struct findings *findings, const struct evidence *evidence,
+			const struct rule *rule, bool good)
 {
 	struct json_object *facts = json_object_new_object(), *causes = json_object_new_array();
 
-	json_add_text(findings->latest, "rule", rule ? rule->name : NULL);
-	for (enum fact fact = 0; fact < FACT_COUNT; fact++) {
-		if (evidence_get(evidence, fact)[0])
-			json_add_text(facts, evidence_name(fact), evidence_get(evidence, fact));
-	}
-	json_object_object_add(findings->latest, "evidence", facts);
 	for (size_t i = 0; rule && i < MAX_CAUSES && rule->causes[i]; i++) {
 		struct strbuf cause = { 0 };
 
 		expand(evidence, rule->causes[i], &cause);
+		strbuf_addf(&findings->found, "%s%s", i ? "; " : "; one of: ", cause.text);
 		json_object_array_add(causes, json_object_new_string(cause.text));
 	}
+	if (rule)
+		strbuf_addf(&findings->found, " (%s)", rule->name);
+	findings_report(findings, "reach", good);
+	for (enum fact fact = 0; fact < FACT_COUNT; fact++) {
+		if (evidence->facts[fact][0])
+			json_add_text(facts, evidence_name(fact), evidence->facts[fact]);
+	}
+	json_add_text(findings->latest, "rule", rule ? rule->name : NULL);
+	json_object_object_add(findings->latest, "evidence", facts);
 	json_object_object_add(findings->latest, "causes", causes);
 }
 
@@ -225,62 +229,34 @@ bool reach_report(struct findings *findings, const struct evidence *evidence)
 	       rule ? rule->text
 		    : "{address} was not reached, and no rule of rdma-pair(7) explains it",
 	       &findings->found);
-	for (size_t i = 0; rule && i < MAX_CAUSES && rule->causes[i]; i++) {
-		strbuf_addf(&findings->found, "%s", i ? "; " : "; one of: ");
-		expand(evidence, rule->causes[i], &findings->found);
-	}
-	if (rule)
-		strbuf_addf(&findings->found, " (%s)", rule->name);
 	expand(evidence, rule ? rule->advice : ASK_THERE, &findings->advice);
 	if (rule) /* the cause outranks the symptom */
 		findings->first_failure.length = 0;
-	findings_report(findings, "reach", false);
-	add_objects(findings, evidence, rule);
+	reach_report_facts(findings, evidence, rule, false);
 	return rule;
-}
-
-void reach_report_text(struct findings *findings, const struct evidence *evidence, bool good)
-{
-	findings_report(findings, "reach", good);
-	add_objects(findings, evidence, NULL);
 }
 
 void reach_report_good(struct findings *findings, const struct evidence *evidence)
 {
-	bool iwarp = !strcmp(evidence_get(evidence, FACT_transport), "iwarp");
-
 	expand(evidence,
-	       iwarp ? "{address} answers TCP (it refuses port {control_port}); iWARP is not "
-		       "established"
-		     : "{address} answers connect requests (it rejects port {control_port}): "
-		       "packets pass in both directions",
+	       evidence_is(evidence, FACT_transport, "iwarp")
+		       ? "{address} answers TCP (it refuses port {control_port}); iWARP is not "
+			 "established"
+		       : "{address} answers connect requests (it rejects port {control_port}): "
+			 "packets pass in both directions",
 	       &findings->found);
-	reach_report_text(findings, evidence, true);
+	reach_report_facts(findings, evidence, NULL, true);
 }
 
 void reach_report_listeners(struct findings *findings, const struct evidence *evidence)
 {
-	const char *listeners = evidence_get(evidence, FACT_listeners);
-	const char *received = evidence_get(evidence, FACT_requests_received);
-	const char *answered = evidence_get(evidence, FACT_requests_answered);
-
-	if (!*listeners)
+	if (!*evidence->facts[FACT_listeners])
 		return;
-	expand(evidence,
-	       strcmp(listeners, "none") != 0 ? "listening on this host: {listeners}"
-					      : "no RDMA program listens on this host",
-	       &findings->found);
-	if (*received)
-		expand(evidence, "; connect requests received: {requests_received}",
-		       &findings->found);
-	if (strtoull(answered, NULL, 10) < strtoull(received, NULL, 10))
-		expand(evidence, ", answered: {requests_answered}", &findings->found);
-	if (*evidence_get(evidence, FACT_same_subnet))
-		expand(evidence,
-		       "; {same_subnet} has an address in the subnet of {source}, too, so ARP may "
-		       "name either interface",
-		       &findings->found);
-	if (*evidence_get(evidence, FACT_stopped))
-		expand(evidence, "continue it: 'kill -CONT {stopped}'", &findings->advice);
-	reach_report_text(findings, evidence, true);
+	for (size_t i = 0; i < sizeof(listening) / sizeof(listening[0]); i++) {
+		if (rule_holds(evidence, &listening[i])) {
+			expand(evidence, listening[i].text, &findings->found);
+			expand(evidence, listening[i].advice, &findings->advice);
+		}
+	}
+	reach_report_facts(findings, evidence, NULL, true);
 }

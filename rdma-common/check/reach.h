@@ -21,7 +21,7 @@ struct rule {
 	const char *name;
 	/*
 	 * Words, all of which must hold: name=value or name!=value. Several values are separated by
-	 * '|', '*' is any value, and '@name' is the value of another fact. A word about a fact that
+	 * '|', '*' is any value, and {name} is the value of another fact. A word about a fact that
 	 * is not known does not hold.
 	 */
 	const char *condition;
@@ -42,8 +42,12 @@ const struct rule *reach_judge(const struct evidence *evidence);
  */
 bool reach_report(struct findings *findings, const struct evidence *evidence);
 
-/* Report findings->found as a finding of the step "reach", with all facts but without a rule. */
-void reach_report_text(struct findings *findings, const struct evidence *evidence, bool good);
+/*
+ * Report findings->found as a finding of the step "reach", with all facts and, unless it is NULL,
+ * with the name and the causes of a rule.
+ */
+void reach_report_facts(struct findings *findings, const struct evidence *evidence,
+			const struct rule *rule, bool good);
 
 /* Report that the address answers, and the facts that show it. */
 void reach_report_good(struct findings *findings, const struct evidence *evidence);

@@ -1085,7 +1085,8 @@ void ibv_ack_async_event(struct ibv_async_event *event UNUSED)
 
 struct ibv_device **ibv_get_device_list(int *count)
 {
-	*count = 0;
+	if (count)
+		*count = 0;
 	return NULL;
 }
 
