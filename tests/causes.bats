@@ -3,7 +3,7 @@
 
 load helpers
 
-# Seconds for a request that nothing answers: the kernel sends it again after four.
+# Seconds for a request that nothing answers where another request is answered: the kernel sends it again after four.
 SILENT=6
 # The same where the cause shows on this host, or by UDP.
 BRIEF=2
@@ -21,9 +21,10 @@ check() {
 	[ -z "$stderr" ]
 }
 
-# begin_check HOST ARGUMENT...: run a check beside another one, until end_check STATUS.
+# begin_check HOST ARGUMENT...: run a check, with the prefix $as, beside another one, until end_check STATUS.
 begin_check() {
-	start client "$1" "$PROGRAMS/rdma-client" -t "$BRIEF" --check --duration 0 "${@:2}"
+	# shellcheck disable=SC2086 # a word for each argument
+	start client "$1" ${as:-} "$PROGRAMS/rdma-client" -t "${limit:-$BRIEF}" --check --duration 0 "${@:2}"
 }
 
 end_check() {
@@ -132,6 +133,13 @@ firewall() {
 	lab run "$1" nft "flush ruleset; table inet filter { chain $2 { type filter hook $2 priority 0; $3; }; }"
 }
 
+# answer_each: have host a answer each packet of a host that it cannot deliver; by default it answers one a second.
+answer_each() {
+	lab run a sh -c 'echo 0 >/proc/sys/net/ipv4/route/error_cost
+		echo 0 >/proc/sys/net/ipv4/icmp_ratelimit
+		echo 0 >/proc/sys/net/ipv6/icmp/ratelimit'
+}
+
 # restore_rules: ends what rule() has changed, on both hosts.
 restore_rules() {
 	local host
@@ -202,12 +210,14 @@ restore_rules() {
 }
 
 # bats test_tags=roce,slow
-@test "B2: the program listens at another address; its host says at which" {
+@test "B2: the program listens at another address, of either family; its host says at which" {
 	repair="lab run a ip address del 192.0.2.77/24 dev eth0"
 	lab run a ip address add 192.0.2.77/24 dev eth0
 	start_server --bind 192.0.2.1 write
 	check 4 192.0.2.77 "$port"
 	names B2 "192.0.2.77 rejects the request \(reason 28, consumer defined\), and answers UDP to 192.0.2.2; one of: the program on port $port listens at another address of that host \(--bind\); .*"
+	check 4 fd00::1 "$port"
+	names B2 "fd00::1 rejects the request \(reason 28, consumer defined\), and answers UDP to fd00::2; one of: .*"
 	host=a check 0 192.0.2.2
 	says "reach       listening on this host: rdma-server \(process [0-9]+\) on port $port of 192.0.2.1; .*"
 }
@@ -218,32 +228,43 @@ with_addresses() {
 	lab run b ip address add fd00::2/64 dev eth0 nodad
 }
 
+# Without a route the kernel takes an IPv4 address to be on the interface's network, so it can reject; over IPv6 it cannot.
 # bats test_tags=roce,slow
-@test "B3: the server's host has no route back; the client's address is unknown there" {
+@test "B3, C10 over IPv6: the server's host has no route back; the client's address is unknown there" {
 	repair=with_addresses
 	start_server write
 	lab run b ip address add 198.51.100.5/24 dev eth0
 	lab run b ip address del 192.0.2.2/24 dev eth0
 	lab run b ip route add 192.0.2.0/24 dev eth0 src 198.51.100.5
+	lab run b ip address add 2001:db8::5/64 dev eth0 nodad
+	lab run b ip address del fd00::2/64 dev eth0
+	lab run b ip route add fd00::/64 dev eth0 src 2001:db8::5
+	begin_check b fd00::1 "$port"
 	check 4 192.0.2.1 "$port"
 	names B3 "192.0.2.1 rejects the request \(reason 28, consumer defined\), and no UDP packet comes back to 198.51.100.5; one of: that host has no route to 198.51.100.5 over the interface that has 192.0.2.1; .*"
+	end_check 5
+	names C10 "the hardware address of fd00::1 is known, but no packet comes back from fd00::1; one of: .*; that host has no route back to 2001:db8::5, .*"
 	host=a check 3 198.51.100.5
 	names L6 "there is no route to 198.51.100.5 \(ENETUNREACH\)"
 }
 
 # bats test_tags=slow
 @test "C2: the program on the port is stopped; --check on its host names the process" {
-	local process
+	local process name
 	start_server write
 	process=$(lab run a pidof rdma-server)
 	lab run a kill -STOP "$process"
+	limit=$SILENT begin_check b fd00::1 "$port"
 	limit=$SILENT check 5 192.0.2.1 "$port"
-	if [ "$LAB_TRANSPORT" = siw ]; then
-		names C2 "192.0.2.1 answers TCP, but nothing answers on port $port; one of: .*"
-	else
-		names C2 "192.0.2.1 answers connect requests, but the program on port $port does not"
-		[[ $output != *firewall* ]]
-	fi
+	for name in 192.0.2.1 fd00::1; do
+		if [ "$LAB_TRANSPORT" = siw ]; then
+			names C2 "$name answers TCP, but nothing answers on port $port; one of: .*"
+		else
+			names C2 "$name answers connect requests, but the program on port $port does not"
+			[[ $output != *firewall* ]]
+		fi
+		[ "$name" = fd00::1 ] || end_check 5
+	done
 	host=a check 0 192.0.2.2
 	says "reach       listening on this host: rdma-server \(process $process, stopped\) on port $port of every address.*"
 	says "  -> continue it: 'kill -CONT $process'"
@@ -251,15 +272,12 @@ with_addresses() {
 }
 
 # bats test_tags=slow
-@test "C3: no host has the address" {
-	limit=$SILENT check 3 192.0.2.99
+@test "C3: no host has the address, of either family" {
+	begin_check b fd00::99
+	limit=$BRIEF check 3 192.0.2.99
 	names C3 "no host on the network of eth0 answers for 192.0.2.99; one of: .*"
 	[[ $output != *firewall* ]]
-}
-
-# bats test_tags=slow
-@test "C3: no host has the IPv6 address" {
-	limit=$SILENT check 3 fd00::99
+	end_check 3
 	names C3 "no host on the network of eth0 answers for fd00::99; one of: .*"
 }
 
@@ -268,7 +286,7 @@ with_addresses() {
 	repair="lab run a sh -c 'ip link set eth0 up; ip address replace 192.0.2.1/24 dev eth0; ip address replace fd00::1/64 dev eth0 nodad'"
 	lab run a ip link set eth0 down
 	lab run b ip neighbour flush dev eth0
-	limit=$SILENT check 3 192.0.2.1
+	limit=$BRIEF check 3 192.0.2.1
 	names C3 "no host on the network of eth0 answers for 192.0.2.1; one of: that host is down, or its link is; .*"
 	host=a check 3 192.0.2.2
 	names L6 "there is no route to 192.0.2.2 \(ENETUNREACH\)"
@@ -317,10 +335,11 @@ with_addresses() {
 @test "C6: a firewall says that UDP port 4791 is forbidden" {
 	repair=restore_rules
 	lab run a sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/forwarding'
+	answer_each
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
 	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
 	begin_check b fd00::1
-	limit=$SILENT check 5 192.0.2.1
+	limit=$BRIEF check 5 192.0.2.1
 	names C6 "the firewall of 192.0.2.1 forbids UDP port 4791 of 192.0.2.1"
 	end_check 5
 	names C6 "the firewall of fd00::1 forbids UDP port 4791 of fd00::1"
@@ -335,7 +354,7 @@ with_roce() {
 @test "C9, L1: the server's host has no RDMA device, but Soft-RoCE is loaded; it says so itself" {
 	repair=with_roce
 	lab run a rdma link del rdma0
-	limit=$SILENT check 5 192.0.2.1
+	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: .*; no RoCE device is on the interface .*"
 	host=a check 3 192.0.2.2
 	names L1 "this host, or this network namespace, has no RDMA device"
@@ -343,17 +362,15 @@ with_roce() {
 
 # bats test_tags=roce,slow
 @test "C9: UDP port 4791 is dropped at the server's host, over either family; no request has arrived there" {
-	local name
 	repair=restore_rules
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
 	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
 	start_server write
-	for name in 192.0.2.1 fd00::1; do
-		limit=$BRIEF check 5 "$name" "$port"
-		names C9 "UDP port 4791 of $name does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: a firewall .*"
-		limit=$BRIEF check 5 "$name"
-		names C9 "UDP port 4791 of $name does not answer.*"
-	done
+	begin_check b fd00::1
+	limit=$BRIEF check 5 192.0.2.1 "$port"
+	names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: a firewall .*"
+	end_check 5
+	names C9 "UDP port 4791 of fd00::1 does not answer, .*"
 	limit=$BRIEF host=a check 5 192.0.2.2
 	names C9 "UDP port 4791 of 192.0.2.2 does not answer.*"
 	says "reach       listening on this host: rdma-server .*"
@@ -363,9 +380,10 @@ with_roce() {
 @test "C9: the answers are dropped at the client's host: requests have arrived at the server's" {
 	repair=restore_rules
 	rule b rule add pref 50 from 192.0.2.1 ipproto udp dport 4791 blackhole
-	limit=$SILENT check 5 192.0.2.1
+	begin_check a 192.0.2.2
+	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*"
-	limit=$SILENT host=a check 5 192.0.2.2
+	end_check 5
 	says "reach       no RDMA program listens on this host; connect requests received: [1-9].*"
 }
 
@@ -376,7 +394,7 @@ with_roce() {
 	rule a rule add pref 50 iif eth0 ipproto tcp blackhole
 	lab run b ip neighbour flush dev eth0
 	start_server write
-	limit=$SILENT check 5 192.0.2.1 "$port"
+	limit=$BRIEF check 5 192.0.2.1 "$port"
 	names C10 "the hardware address of 192.0.2.1 is known, but no packet comes back from 192.0.2.1; one of: .*"
 }
 
@@ -394,8 +412,12 @@ with_roce() {
 @test "C1: packets of one class are dropped" {
 	repair=restore_rules
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 tos 0x10 blackhole
+	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 tos 0x10 blackhole
+	limit=$SILENT begin_check b --tos 0x10 fd00::1
 	limit=$SILENT check 5 --tos 0x10 192.0.2.1
 	names C1 "192.0.2.1 answers packets with type of service 0, but none with 16"
+	end_check 5
+	names C1 "fd00::1 answers packets with type of service 0, but none with 16"
 	well 192.0.2.1
 }
 
@@ -410,14 +432,18 @@ with_roce() {
 	names L9 "the route to 2001:db8::9 leads over lo, and fd00::2 belongs to the RDMA device on eth0"
 }
 
-# bats test_tags=roce,slow
-@test "L4: a network namespace other than the first one" {
+# bats test_tags=slow
+@test "L4, L5: a network namespace other than the first one; L5 over iWARP" {
 	on b unshare --net "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 3
 	says "reach       .* \((L4|L5|L6)\)"
 	on b unshare --net "$PROGRAMS/rdma-client" --check
 	expect 3
-	names L4 "this is not the first network namespace, and on many kernels Soft-RoCE works only in the first one"
+	if [ "$LAB_TRANSPORT" = siw ]; then
+		names L5 "no RDMA device has its network interface in this network namespace"
+	else
+		names L4 "this is not the first network namespace, and on many kernels Soft-RoCE works only in the first one"
+	fi
 }
 
 # bats test_tags=slow
@@ -450,9 +476,14 @@ with_roce() {
 	for kind in "bridge forward_delay 0" "bond mode active-backup" macvlan; do
 		# shellcheck disable=SC2086 # a word for each option
 		add_upper b $kind
+		begin_check b fd00::1
 		limit=$BRIEF check 5 192.0.2.1
 		names L8 "192.0.2.2 is an address of upper0 \(${kind%% *}\), and Soft-RoCE rdma0 is on eth0: it drops packets that arrive through upper0"
 		[[ $output != *firewall* ]]
+		await_end client
+		[[ $status == [35] ]] # 3: a new bridge does not pass on the search for the neighbor at once
+		output=$(<"$client_out")
+		names L8 "fd00::2 is an address of upper0 \(${kind%% *}\), and Soft-RoCE rdma0 is on eth0: .*"
 	done
 }
 
@@ -496,6 +527,30 @@ with_roce() {
 	names L7 "the route to 198.51.100.1 leads over upper0 \(ipip\), a tunnel, over which the RDMA connection manager cannot resolve addresses"
 	check 3 2001:db8::1
 	names L7 "the route to 2001:db8::1 leads over upper0 \(ipip\), .*"
+}
+
+# with_clean_hosts: as restore_rules() and restore_hosts().
+with_clean_hosts() {
+	restore_rules
+	restore_hosts
+}
+
+# Host b loses two connections and gets a new device, whose first queue pairs have the numbers of the lost ones.
+# bats test_tags=roce,slow
+@test "B4: the server's host still has connections of the queue pairs that the client uses again" {
+	repair=with_clean_hosts
+	move_device b eth0
+	start_server -t 60 write
+	start client b "$PROGRAMS/rdma-client" -t 60 --connections 2 --duration 60 write 192.0.2.1 "$port"
+	await_requests 2
+	lab run a pkill -STOP -x rdma-server
+	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
+	lab run b pkill -KILL -x rdma-client
+	await_end client
+	move_device b eth0
+	restore_rules
+	check 4 192.0.2.1
+	names B4 "192.0.2.1 has rejected two requests as stale connections \(reason 10\)"
 }
 
 # bats test_tags=roce,slow
@@ -569,8 +624,9 @@ with_roce() {
 	names C5 "this host forbids UDP port 4791 to 192.0.2.1 \(EPERM\); one of: its firewall drops the packet; .*"
 	firewall b input "udp dport 4791 drop"
 	start_server write
+	begin_check a 192.0.2.2
 	limit=$BRIEF check 5 192.0.2.1 "$port"
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; one of: a firewall .*"
-	limit=$BRIEF host=a check 5 192.0.2.2
+	end_check 5
 	says "reach       listening on this host: rdma-server \(process [0-9]+\) on port $port of every address; connect requests received: [1-9].*"
 }
