@@ -398,6 +398,26 @@ with_roce() {
 	names C10 "the hardware address of 192.0.2.1 is known, but no packet comes back from 192.0.2.1; one of: .*"
 }
 
+# without_router: end what the test with a router has changed.
+without_router() {
+	lab run b sh -c 'ip route del 203.0.113.0/24; ip route del 2001:db8::/64'
+	lab run a sh -c 'echo 0 >/proc/sys/net/ipv4/conf/eth0/forwarding; echo 0 >/proc/sys/net/ipv6/conf/all/forwarding'
+}
+
+# bats test_tags=roce,slow
+@test "C11: a router answers that it has no route to the address, of either family" {
+	repair=without_router
+	lab run a sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/forwarding; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding'
+	answer_each
+	lab run b ip route add 203.0.113.0/24 via 192.0.2.1
+	lab run b ip route add 2001:db8::/64 via fd00::1
+	begin_check b 2001:db8::9
+	limit=$BRIEF check 5 203.0.113.9
+	names C11 "192.0.2.1 answers that 203.0.113.9 cannot be reached; one of: .*; 192.0.2.1 has no route to 203.0.113.9; .*"
+	end_check 5
+	names C11 "fd00::1 answers that 2001:db8::9 cannot be reached; one of: .*"
+}
+
 # bats test_tags=slow
 @test "C9, C10 over iWARP: every TCP packet is dropped" {
 	[ "$LAB_TRANSPORT" = siw ] || skip "RoCE uses UDP"

@@ -433,8 +433,8 @@ static const char *icmp_answer(const struct sock_extended_err *error)
 	return "unreachable";
 }
 
-/* Return the answer of an ICMP message that has arrived; NULL: none. Note who answers for RoCE. */
-static const char *take_icmp(struct evidence *evidence, int descriptor, enum fact fact)
+/* Return the answer of an ICMP message that has arrived; NULL: none. Note who sent the first. */
+static const char *take_icmp(struct evidence *evidence, int descriptor)
 {
 	_Alignas(struct cmsghdr) uint8_t control[512];
 	struct msghdr message = { .msg_control = control, .msg_controllen = sizeof(control) };
@@ -447,7 +447,7 @@ static const char *take_icmp(struct evidence *evidence, int descriptor, enum fac
 		return NULL;
 	error = (void *)CMSG_DATA(CMSG_FIRSTHDR(&message));
 	answer = icmp_answer(error);
-	if (answer && fact == FACT_udp_roce)
+	if (answer && !is_known(evidence, FACT_udp_from))
 		evidence_set(evidence, FACT_udp_from, endpoint_of(SO_EE_OFFENDER(error)).address);
 	return answer;
 }
@@ -460,25 +460,23 @@ static void probe_udp(struct evidence *evidence, enum fact fact, uint16_t port,
 		      const struct flow *flow, int milliseconds)
 {
 	static const uint8_t zeros[DATAGRAM_SIZE];
-	int descriptor = open_udp(flow), error, tries = milliseconds ? UDP_TRIES : 1;
-	struct pollfd wait = { .fd = descriptor };
+	int udp = open_udp(flow), error, tries = milliseconds ? UDP_TRIES : 1;
+	struct pollfd wait = { .fd = udp };
 	const socklen_t size = address_size(flow->address);
 	struct sockaddr_storage target = { 0 };
 	const char *answer = NULL;
 
-	if (descriptor < 0)
+	if (udp < 0)
 		return;
 	memcpy(&target, flow->address, size);
 	/* struct sockaddr_in6 has the port at the same place */
 	((struct sockaddr_in *)(void *)&target)->sin_port = htons(port);
 	do {
-		error = sendto(descriptor, zeros, sizeof(zeros), 0, (void *)&target, size) < 0
-				? errno
-				: 0;
+		error = sendto(udp, zeros, sizeof(zeros), 0, (void *)&target, size) < 0 ? errno : 0;
 		if (!error && milliseconds && poll(&wait, 1, milliseconds) > 0)
-			answer = take_icmp(evidence, descriptor, fact);
+			answer = take_icmp(evidence, udp);
 	} while (!error && !answer && --tries);
-	close(descriptor);
+	close(udp);
 	evidence_set(evidence, fact, answer ? answer : milliseconds ? "silent" : "");
 	evidence_set_error(evidence, fact, error);
 }

@@ -49,8 +49,8 @@
 	X(plain)             /* answer to a connect request without --tos */                      \
 	X(tos)               /* type of service of --tos */                                       \
 	X(udp_roce)          /* answer to UDP port 4791: see icmp_answer(); "silent" */           \
-	X(udp_from)          /* address of the host that sent this answer */                      \
 	X(udp_other)         /* answer to an unused UDP port */                                   \
+	X(udp_from)          /* address of the host that sent the first of the two answers */     \
 	X(listeners)         /* programs of this host that listen; "none" */                      \
 	X(stopped)           /* process ID of a listener that is stopped */                       \
 	X(requests_received) /* connect requests that this host's devices have received */        \

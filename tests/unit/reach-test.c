@@ -90,7 +90,8 @@ static const struct row rows[] = {
 	{ ROCE ON_ETH0 "send_error=ENOBUFS", "C5" },
 	/* the host answers */
 	{ ROCE ON_ETH0 "port=4711 request=8 udp_roce=silent udp_other=refused", "B1" },
-	{ ROCE ON_ETH0 "port=4711 request=28 udp_roce=silent udp_other=refused", "B2" },
+	{ ROCE ON_ETH0 "port=4711 request=28 udp_roce=silent udp_other=refused udp_from=192.0.2.1",
+	  "B2" },
 	{ ROCE ON_ETH0 "port=4711 request=28 udp_roce=silent udp_other=silent", "B3" },
 	{ ROCE ON_ETH0 "port=4711 request=28", NULL },
 	{ ROCE ON_ETH0 "port=4711 request=10 udp_other=refused", "B4" },
@@ -111,14 +112,38 @@ static const struct row rows[] = {
 	  "C6" },
 	{ ROCE ON_ETH0 "request=silent udp_roce=refused udp_from=192.0.2.1 udp_other=refused",
 	  "C7" },
-	{ ROCE ON_ETH0 "request=silent neighbour=resolved udp_roce=silent udp_other=refused",
+	{ ROCE ON_ETH0
+	  "request=silent neighbour=resolved udp_roce=silent udp_other=refused udp_from=192.0.2.1",
 	  "C9" },
-	{ IWARP "port=4711 request=silent control=silent neighbour=resolved udp_other=refused",
+	{ IWARP
+	  "port=4711 request=silent control=silent neighbour=resolved udp_other=refused udp_from=192.0.2.1",
 	  "C9" },
 	{ ROCE ON_ETH0 "request=silent neighbour=resolved udp_roce=silent udp_other=silent",
 	  "C10" },
 	{ IWARP "port=4711 request=silent control=silent neighbour=resolved udp_other=silent",
 	  "C10" },
+	/* a router answers for the address; only the later packet, as the search for a neighbor
+	   failed */
+	{ ROCE ON_ETH0
+	  "request=silent neighbour=resolved udp_roce=unreachable udp_from=192.0.2.254 udp_other=unreachable",
+	  "C11" },
+	{ ROCE ON_ETH0
+	  "request=silent neighbour=resolved udp_roce=silent udp_from=192.0.2.254 udp_other=unreachable",
+	  "C11" },
+	{ IWARP
+	  "port=4711 request=failed udp_roce=unreachable udp_from=192.0.2.254 udp_other=silent",
+	  "C11" },
+	/* this host's own kernel, or the address itself, answers so */
+	{ ROCE ON_ETH0
+	  "request=silent udp_roce=unreachable udp_from=192.0.2.2 udp_other=unreachable",
+	  NULL },
+	{ ROCE ON_ETH0
+	  "request=silent udp_roce=unreachable udp_from=192.0.2.1 udp_other=unreachable",
+	  NULL },
+	/* another host refuses the unused port: the address may be down */
+	{ ROCE ON_ETH0
+	  "request=silent neighbour=resolved udp_roce=silent udp_from=192.0.2.254 udp_other=refused",
+	  NULL },
 	{ ROCE ON_ETH0 "request=silent udp_roce=silent", NULL },
 	{ ROCE ON_ETH0 "request=failed udp_roce=silent udp_other=refused", NULL },
 	/* too few facts for any rule */
@@ -205,7 +230,8 @@ static void assert_text(struct json_object *finding, const char *key, const char
 TEST(a_finding_has_the_facts_and_at_most_three_causes)
 {
 	struct json_object *finding = report(
-		ROCE ON_ETH0 "request=silent neighbour=resolved udp_roce=silent udp_other=refused");
+		ROCE ON_ETH0
+		"request=silent neighbour=resolved udp_roce=silent udp_other=refused udp_from=192.0.2.1");
 	struct json_object *value, *fact;
 
 	assert_text(finding, "rule", "C9");
