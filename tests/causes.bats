@@ -369,6 +369,7 @@ with_roce() {
 	begin_check b fd00::1
 	limit=$BRIEF check 5 192.0.2.1 "$port"
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: a firewall .*"
+	says "  -> run 'rdma-client --check 192.0.2.2' on that host; if both print this line, look at both firewalls"
 	end_check 5
 	names C9 "UDP port 4791 of fd00::1 does not answer, .*"
 	limit=$BRIEF host=a check 5 192.0.2.2

@@ -112,7 +112,7 @@ static const struct rule rules[] = {
 	{ "C9", ROCE_SILENT "udp_roce=silent udp_other=refused udp_from={address}",
 	  "UDP port 4791 of {address} does not answer, and another port is refused: the host is up, but RoCE packets vanish",
 	  { "a firewall of one of the hosts, or between them, drops UDP port 4791", "no RoCE device is on the interface of that host that receives the packets (bridge, bond, two interfaces in one subnet)", "addresses are translated on the way (NAT)" },
-	  ASK_THERE },
+	  ASK_THERE "; if both print this line, look at both firewalls" },
 	{ "C9", "transport=iwarp request=silent control=silent udp_other=refused udp_from={address}",
 	  "TCP port {port} of {address} does not answer, and a UDP port is refused: the host is up, but TCP packets vanish",
 	  { "a firewall of one of the hosts, or between them, drops TCP", "addresses are translated on the way (NAT)" },

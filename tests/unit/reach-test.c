@@ -235,7 +235,9 @@ TEST(a_finding_has_the_facts_and_at_most_three_causes)
 	struct json_object *value, *fact;
 
 	assert_text(finding, "rule", "C9");
-	assert_text(finding, "advice", "run 'rdma-client --check 192.0.2.2' on that host");
+	assert_text(
+		finding, "advice",
+		"run 'rdma-client --check 192.0.2.2' on that host; if both print this line, look at both firewalls");
 	assert_true(json_object_object_get_ex(finding, "causes", &value));
 	assert_int_equal(json_object_array_length(value), 3);
 	assert_true(json_object_object_get_ex(finding, "evidence", &value));
