@@ -38,11 +38,12 @@ says() {
 	grep -E -x -q -e "$1" <<<"$output"
 }
 
-# names RULE TEXT: the cause is this rule's, with TEXT, an extended regular expression; and an arrow says what to do. Nothing
-# is called ready, and no cause is stated that another rule has.
+# names RULE TEXT: the cause is this rule's, with TEXT, an extended regular expression; and its arrow says what to do, not
+# that of an address that is not resolved. Nothing is called ready, and no cause is stated that another rule has.
 names() {
 	says "reach       $2 \($1\)"
 	[ "$(grep -c '^reach .*([LBC][0-9]*)$' <<<"$output")" -eq 1 ]
+	[[ $(grep -A 1 '^address ' <<<"$output") != *"  -> "* ]]
 	grep -A 1 "^reach .*($1)\$" <<<"$output" | grep -q '^  -> '
 	[[ $output != *Ready* ]]
 }

@@ -13,6 +13,7 @@
 #include "../negotiate.h"
 #include "../process.h"
 #include "congestion.h"
+#include "reach.h"
 
 static const char *gid_type_name(uint32_t type)
 {
@@ -95,6 +96,17 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 	       "interface that 'rdma link' lists";
 }
 
+/* Collect facts about the last address. Return true if a rule names the cause. */
+static bool find_cause(struct path *path)
+{
+	const struct devices *devices = path->devices;
+
+	if (path->untried)
+		return false;
+	evidence_collect(path->evidence, devices->view_error ? NULL : &devices->view, &path->flow);
+	return reach_judge(path->evidence);
+}
+
 /*
  * Resolve the address, from the address of --bind if there is one. Try again until `deadline` if
  * no neighbor answers. Return 0 or an errno value.
@@ -145,7 +157,7 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	evidence_set_error(path->evidence, FACT_error, error);
 	if (error)
 		return unresolved(path, "address", "", reason_of(id, error),
-				  address_advice(path, id, error));
+				  find_cause(path) ? "" : address_advice(path, id, error));
 	report_address(path, id);
 	remaining = deadline - now_milliseconds();
 	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
@@ -200,9 +212,11 @@ static bool check_address(struct path *path)
 		int error = errno;
 		const char *advice = descriptor_advice(error);
 
+		evidence_set_error(path->evidence, FACT_error, error);
+		if (!advice)
+			advice = find_cause(path) ? "" : "load the module rdma_ucm";
 		return unresolved(path, "address",
-				  "cannot use the connection manager: ", strerror(error),
-				  advice ? advice : "load the module rdma_ucm");
+				  "cannot use the connection manager: ", strerror(error), advice);
 	}
 	if (set_type_of_service(id, path->options))
 		found = unresolved(path, "address", "cannot set --tos: ", strerror(errno), "");

@@ -49,8 +49,10 @@ static void explain(struct check *check, bool required)
 {
 	if (check->options->port)
 		evidence_set(&check->evidence, FACT_port, check->options->port);
-	evidence_collect(&check->evidence, check->devices.view_error ? NULL : &check->devices.view,
-			 &check->path.flow);
+	if (!check->evidence.facts[FACT_drivers][0]) /* else find_cause() has collected */
+		evidence_collect(&check->evidence,
+				 check->devices.view_error ? NULL : &check->devices.view,
+				 &check->path.flow);
 	if (!required && !reach_judge(&check->evidence))
 		return;
 	check->explained = reach_report(&check->findings, &check->evidence);
