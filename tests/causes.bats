@@ -491,6 +491,7 @@ without_router() {
 	names L3 "the rdma cgroup /sys/fs/cgroup/little allows rdma0 hca_handle=9 hca_object=0; in use: .*"
 }
 
+# Over IPv6 this once ended with a crash of Linux 6.1, in __rxe_put().
 # bats test_tags=roce,slow
 @test "L8: the client's address is on a bridge, a bond or a macvlan, and Soft-RoCE is below it" {
 	local kind
@@ -498,14 +499,9 @@ without_router() {
 	for kind in "bridge forward_delay 0" "bond mode active-backup" macvlan; do
 		# shellcheck disable=SC2086 # a word for each option
 		add_upper b $kind
-		begin_check b fd00::1
 		limit=$BRIEF check 5 192.0.2.1
 		names L8 "192.0.2.2 is an address of upper0 \(${kind%% *}\), and Soft-RoCE rdma0 is on eth0: it drops packets that arrive through upper0"
 		[[ $output != *firewall* ]]
-		await_end client
-		[[ $status == [35] ]] # 3: a new bridge does not pass on the search for the neighbor at once
-		output=$(<"$client_out")
-		names L8 "fd00::2 is an address of upper0 \(${kind%% *}\), and Soft-RoCE rdma0 is on eth0: .*"
 	done
 }
 
