@@ -119,7 +119,7 @@ static const struct rule rules[] = {
 	  ASK_THERE },
 	{ "C10", "request=silent neighbour=resolved udp_other=silent",
 	  "the hardware address of {next_hop} is known, but no packet comes back from {address}",
-	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "another host has the same address, or the same hardware address" },
+	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "that host is behind a router and down, or another host has the same address or hardware address" },
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 };
 
