@@ -307,6 +307,40 @@ static void refuse_send(struct step *step)
 	step->actions &= ~(unsigned int)ACTION_DISCONNECT;
 }
 
+/*
+ * Handle the disconnection of the peer. The tutorial's program leaves as soon as it has MSG_DONE,
+ * and Soft-RoCE of Linux 6.12 may process the acknowledgment of that message after the
+ * disconnection. To disconnect flushes the message, so wait until it completes (stop_lingering()).
+ * A peer of this project needs no such wait, because its verdict has arrived before.
+ */
+static void lose_peer(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+
+	protocol->disconnected = true;
+	begin_closing(step, STATUS_PEER_LOST);
+	if (protocol->verifying || protocol->local != LOCAL_DONE_POSTED || protocol->post_failed ||
+	    !(step->actions & ACTION_DISCONNECT))
+		return;
+	protocol->lingers = true;
+	step->actions &= ~(unsigned int)ACTION_DISCONNECT;
+}
+
+/* Disconnect once MSG_DONE has completed or failed, or the deadline has passed. */
+static void stop_lingering(struct step *step, struct event event)
+{
+	struct protocol *protocol = &step->protocol;
+
+	bool may_complete = protocol->local == LOCAL_DONE_POSTED && !protocol->drained &&
+			    !protocol->overdue && event.type != EVENT_FLUSHED &&
+			    event.type != EVENT_FAILED;
+
+	if (!protocol->lingers || may_complete)
+		return;
+	protocol->lingers = false;
+	step->actions |= ACTION_DISCONNECT;
+}
+
 /* Return true if `event` shows that the connection went down before this side disconnected. */
 static bool shows_peer_left(struct event event)
 {
@@ -413,8 +447,7 @@ static void record(struct step *step, struct event event)
 			protocol->post_failed = true;
 		break;
 	case EVENT_DISCONNECTED:
-		protocol->disconnected = true;
-		begin_closing(step, STATUS_PEER_LOST);
+		lose_peer(step);
 		break;
 	case EVENT_FLUSHED:
 		/* while connecting, an event that gives the reason follows */
@@ -498,6 +531,7 @@ struct step protocol_step(struct protocol protocol, struct event event)
 	record(&step, event);
 	proceed(&step);
 	explain_refusal(&step, event);
+	stop_lingering(&step, event);
 	try_to_finish(&step.protocol);
 	return step;
 }

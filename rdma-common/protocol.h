@@ -65,6 +65,8 @@ struct protocol {
 	bool overdue;      /* closing, and the first deadline has passed */
 	bool post_failed;  /* a send was refused, or no receive is left, and no event has explained
 			      that yet */
+	bool lingers;      /* the peer has left, and this side does not disconnect yet, because its
+			      MSG_DONE may still complete */
 	enum status check; /* this side's verdict on the incoming payload, or why it gave up */
 	enum status verdict; /* the peer's verdict on the outgoing payload, once received */
 	enum status status;  /* why the session closes; final in PHASE_FINISHED */

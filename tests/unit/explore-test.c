@@ -643,6 +643,10 @@ static void completions(const struct world *world, enum role role)
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
 		bool executed = has_fate(side, request, FATE_EXECUTED);
 		bool read = reading && request == REQUEST_OPERATION;
+		/* Soft-RoCE of Linux 6.12 may handle the acknowledgment after the peer's
+		 * disconnection */
+		bool late = !early && !setting.flushes_at_notice &&
+			    side->disconnection == DISCONNECTION_DONE;
 		struct world next = *world;
 
 		if (!has_fate(side, request, FATE_POSTED) || has_fate(side, request, FATE_RETURNED))
@@ -656,7 +660,7 @@ static void completions(const struct world *world, enum role role)
 		    (executed || (early && !read && !has_fate(side, request, FATE_DEAD))))
 			succeed(&next, role, request);
 		next = *world;
-		if (side->broken && (!executed || world->faults)) {
+		if (side->broken && (!executed || late || world->faults)) {
 			kill_after(&next.sides[role], request);
 			add_fate(&next.sides[role], request, FATE_RETURNED);
 			proceed(&next, role, EVENT_FLUSHED, STATUS_SUCCESS);

@@ -12,7 +12,7 @@
 /* clang-format off */
 #define PROTOCOL_MEMBERS(member) \
 	member(phase) member(local) member(remote) member(done_posted) member(gave_up) member(connected) member(disconnected) \
-	member(drained) member(overdue) member(post_failed) member(check) member(verdict) member(status)
+	member(drained) member(overdue) member(post_failed) member(lingers) member(check) member(verdict) member(status)
 /* clang-format on */
 
 struct protocol_bytes {

@@ -67,7 +67,11 @@ static const struct session sessions[] = {
 { "the tutorial's program gets no verdict and disconnects itself", DONE, "cs", "rw", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, IS_LEFT }, GOOD },
 { "the disconnect of the tutorial's program may overtake the payload", OPERATING, "s", "r", true,
-  { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, GOOD },
+  { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, GOOD },
+{ "the wait for MSG_DONE after the peer's disconnect ends when MSG_DONE fails", OPERATING, "s", "r", true,
+  { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_FAILED, ACTION_DISCONNECT, LOST }, { EVENT_DRAINED, 0, 0 } }, LOST },
+{ "the wait for MSG_DONE after the peer's disconnect ends at the deadline", OPERATING, "s", "r", true,
+  { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, { EVENT_DRAINED, 0, 0 } }, LOST },
 { "a tutorial's program that stays connected is disconnected at the deadline", DONE, "c", "r", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
 /* Sessions that fail. */
@@ -522,13 +526,14 @@ static void watch_findings(const struct occasion *occasion)
 }
 
 /*
- * Return true until this side disconnects. After a rejected request the side delays its disconnect
- * until the reason is known, or until its deadline.
+ * Return true until this side disconnects. It delays its disconnect until the reason for a rejected
+ * request is known, until its MSG_DONE has completed, or until its deadline.
  */
 static bool is_before_disconnect(const struct protocol *protocol)
 {
 	return protocol->phase < PHASE_CLOSING ||
-	       (protocol->phase < PHASE_FINISHED && protocol->post_failed && !protocol->overdue);
+	       (protocol->phase < PHASE_FINISHED && (protocol->post_failed || protocol->lingers) &&
+		!protocol->overdue);
 }
 
 static void watch_phases(const struct occasion *occasion)
