@@ -21,8 +21,8 @@
 #include <stdint.h>
 
 /*
- * Number of lines that can be queued for each output; more if a page is larger than 4 KiB. A line
- * has a few hundred bytes, at most 4 KiB.
+ * Number of lines that can be queued for each output; more if a page is larger than 4 KiB. Most
+ * lines have a few hundred bytes; a JSON object of --check may have more than 4 KiB.
  */
 #define CONSOLE_CAPACITY 2048
 

@@ -238,8 +238,8 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
  * Return true if a setup call may have failed with `error` because the peer has withdrawn. Over
  * InfiniBand and RoCE the kernel then returns EINVAL, but also if a driver cannot execute the call:
  * only rdma_reject(3), which succeeds unless the peer has withdrawn, distinguishes the two. Over
- * iWARP a failed rdma_accept(3) ends the request, but drivers report a client that has left by the
- * errno of its TCP connection.
+ * iWARP a failed rdma_accept(3) has ended the request, and rdma_reject(3) shows nothing; but if the
+ * client has left, drivers return the error of its TCP connection.
  */
 bool means_withdrawn(int error, bool iwarp);
 

@@ -76,8 +76,9 @@ struct span netlink_next(struct span *attributes, uint16_t type);
 bool netlink_copy(struct span attribute, void *value, size_t size);
 
 /*
- * Send a command (enum rdma_nldev_command) to the RDMA subsystem, about the device with the index
- * in this attribute, or about all devices. Otherwise as netlink_ask().
+ * Send a command (enum rdma_nldev_command) to the RDMA subsystem. `device` is the contents of
+ * RDMA_NLDEV_ATTR_DEV_INDEX, or NETLINK_ALL_DEVICES. Call `function` as netlink_ask() does; ignore
+ * errors.
  */
 #define NETLINK_ALL_DEVICES ((struct span){ NULL, 0 })
 void netlink_ask_rdma(unsigned int command, struct span device, netlink_function function,

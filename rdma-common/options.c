@@ -239,8 +239,8 @@ static const char *const number_words[] = {
 	[BYTE] = "a whole number, decimal or hexadecimal (0x68),",
 	[TIME] = "whole seconds (5 or 5s)",
 	[PORT] = "a whole number",
-	[SIZE] = "bytes, also with K, M, G, T, or KiB (1024 each), or KB (1000 each),",
-	[RATE] = "bit/s, also with K, M, G, T, or Kbit (1000 each),",
+	[SIZE] = "bytes, also with K, M, G, T, or KiB (powers of 1024), or KB (powers of 1000),",
+	[RATE] = "bit/s, also with K, M, G, T, or Kbit (powers of 1000),",
 };
 
 static const struct unit {
@@ -457,7 +457,7 @@ enum parsed check_options(const struct options *options)
 				   repeats ? "--iters and --duration" : "--connections");
 	if (options->connections > 1 && options->output)
 		return usage_error("--connections and --output exclude each other: each session "
-				   "would store in '%s'",
+				   "would store its payload in '%s'",
 				   options->output);
 	if (is_standard_output(options->output) && options->json)
 		return usage_error("--json and --output - both need standard output: give "

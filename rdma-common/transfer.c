@@ -714,8 +714,8 @@ static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64
 }
 
 /*
- * Return the offset after `size` bytes that do not cross the end of `span`. Cheaper than a
- * division.
+ * Return `offset` advanced by `size` bytes, or 0 at the end of `span`, which the bytes must not
+ * cross. This is cheaper than a division.
  */
 static uint64_t advance_offset(uint64_t offset, uint64_t size, uint64_t span)
 {

@@ -54,7 +54,7 @@ void verify_free(struct verification *verification);
 bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,
 		 struct failure *failure);
 
-/* Return true if `length` bytes in all were verified, and with has_digest have this digest. */
+/* Return true if exactly `length` bytes were verified and, with has_digest, have this digest. */
 bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest);
 
 /* Return how many of the `size` bytes at `position` belong to the first pass. */

@@ -362,7 +362,7 @@ with_roce() {
 }
 
 # bats test_tags=roce,slow
-@test "C9: UDP port 4791 is dropped at the server's host, over either family; no request has arrived there" {
+@test "C9: UDP port 4791 is dropped at the server's host, over IPv4 and IPv6; no request has arrived there" {
 	repair=restore_rules
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
 	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
@@ -621,7 +621,7 @@ with_clean_hosts() {
 	for name in 192.0.2.1 fd00::1; do
 		check 3 --json "$name"
 		[[ $(json reach.rule reach.causes) == $'C5\n['*"'its firewall drops the packet'"* ]]
-		[[ $output == *"\"this host forbids UDP port 4791 to $name (EPERM); one of: its firewall drops the packet; "* ]]
+		[[ $output == *"\"this host forbids packets to UDP port 4791 of $name (EPERM); one of: its firewall drops the packet; "* ]]
 	done
 	lab run b nft flush ruleset
 	firewall a input "policy drop; $DISCOVERY"
@@ -639,7 +639,7 @@ with_clean_hosts() {
 	names L6 "there is no route to 203.0.113.9 \(ENETUNREACH\)"
 	firewall b output "udp dport 4791 drop"
 	check 3 192.0.2.1
-	names C5 "this host forbids UDP port 4791 to 192.0.2.1 \(EPERM\); one of: its firewall drops the packet; .*"
+	names C5 "this host forbids packets to UDP port 4791 of 192.0.2.1 \(EPERM\); one of: its firewall drops the packet; .*"
 	firewall b input "udp dport 4791 drop"
 	start_server write
 	begin_check a 192.0.2.2

@@ -1027,7 +1027,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on that host	!> Ready
 	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
 	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       192.0.2.3 was not reached	rdma_connect=2
-	3	fail:sendto:1:1	> reach       this host forbids UDP port 4791 to 192.0.2.1 (EPERM); one of: *?C5??  -> see 'nft list ruleset'	!> Ready	rdma_connect=0
+	3	fail:sendto:1:1	> reach       this host forbids packets to UDP port 4791 of 192.0.2.1 (EPERM); one of: *?C5??  -> see 'nft list ruleset'	!> Ready	rdma_connect=0
 	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: *?C5?	rdma_connect=0
 	0	iwarp fail:sendto:1:1	> Ready
 	1	fail:rdma_create_qp:1:13	> reach       no connect request was sent: rdma_create_qp failed: Permission denied	!> Ready
@@ -1959,7 +1959,7 @@ drawn() {
 	[ "$(values status verified)" = "8 True" ]
 }
 
-@test "--bind of a client accepts an address of this host, and refuses others and those of the other family" {
+@test "a client's --bind accepts an address of this host, and refuses addresses of other hosts or of the other family" {
 	outcomes <<-END
 	client -B 192.0.2.2	0	read
 	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:99	from --bind '192.0.2.3': Cannot assign requested address

@@ -12,7 +12,8 @@ NO_MESSAGE="that are not a message of this protocol"
 STOPPED="interrupted before the session was complete"
 # siw reports an access error only to the side that requested the access; the other side sees its connection end
 ACCESS="remote access error" DENIED=4
-# siw ends an unanswered request after ten seconds, and the kernel lets no program exit before that
+# seconds within which an interrupted client that is connecting must end; over siw the kernel lets it exit only after the ten
+# seconds of an unanswered request
 CONNECTING=4
 # over iWARP the connection breaks if the server sends first, or if a message is too long
 BROKEN=7

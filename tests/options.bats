@@ -106,7 +106,7 @@ without_input() {
 	usage_error "'-' is a pipe or a device, which can be sent only once" rdma-server -1 --duration 5 -f - write < <(echo)
 	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent only once: omit --connections" \
 		rdma-client --connections 2 -f "$BATS_TEST_TMPDIR/fifo" read 192.0.2.1 1
-	usage_error "--connections and --output exclude each other: each session would store in 'x'" \
+	usage_error "--connections and --output exclude each other: each session would store its payload in 'x'" \
 		rdma-client --connections 2 -o x read 192.0.2.1 1
 	usage_error "both need standard output: give --output a file" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read

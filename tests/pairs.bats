@@ -124,7 +124,7 @@ stub_pairs() {
 	ON=$STUB/on LIMIT=3 WAIT=1 run --separate-stderr timeout -k 1 40 "$top/tests/pairs" "$@" 3>&-
 }
 
-@test "pairs measures both directions at once in the second measurement, too, and reports a path that is slow only then" {
+@test "pairs repeats a measurement in both directions at once, and reports a path that is slow only while the other direction is busy" {
 	stub_pairs a b c
 	[ "$status" -eq 2 ]
 	[ "$(paths '.verdict == "slow"')" = "a c" ]

@@ -18,7 +18,10 @@
  */
 #define UNUSED_PORT  47893
 #define UNUSED_PORTS 4
-/* Maximum timeout of a further request, in seconds: the kernel repeats a lost one after 4 s. */
+/*
+ * Maximum timeout, in seconds, of a request that looks for the cause of a failed one: the kernel
+ * repeats a lost request after 4 s.
+ */
 #define CONTROL_SECONDS 6
 
 void check_init(struct check *check, const struct options *options, const struct process *process)

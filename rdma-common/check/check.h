@@ -26,8 +26,8 @@ struct check {
 void check_init(struct check *check, const struct options *options, const struct process *process);
 
 /*
- * Report the devices, the route to options->address, or without an address the limits of this
- * host, and the memory for a session. Return STATUS_SUCCESS if a session can be tried,
+ * Report the devices, then the route to options->address (without an address: the limits of this
+ * host), then the memory for a session. Return STATUS_SUCCESS if a session can be tried,
  * STATUS_TOO_SLOW if host_examine() found a limit, STATUS_LOCAL_FAILURE if the memory cannot be
  * registered, or else STATUS_UNRESOLVED.
  */

@@ -368,7 +368,7 @@ void evidence_collect_listeners(struct evidence *evidence, const struct flow *fl
 		     received);
 	find_route(evidence, flow);
 	dump_all(evidence, RTM_GETADDR, RTM_NEWADDR, sizeof(struct ifaddrmsg), examine_own_address);
-	if (!is_known(evidence, FACT_listeners)) /* evidence_collect() finds them, too */
+	if (!is_known(evidence, FACT_listeners)) /* unless evidence_collect() has already asked */
 		netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NETLINK_ALL_DEVICES, examine_rdma_device,
 				 evidence);
 }

@@ -50,7 +50,7 @@ static const struct rule rules[] = {
 	  { 0 }, "see 'ip route get {address}' and 'rdma link'; add a route over the interface of {device}, or give '--bind' an address of that interface" },
 	/* ---- This host's firewall: sendto(2) failed, and no request was made ---- */
 	{ "C5", "send_error=EPERM",
-	  "this host forbids UDP port 4791 to {address} (EPERM)",
+	  "this host forbids packets to UDP port 4791 of {address} (EPERM)",
 	  { "its firewall drops the packet", "a BPF filter of this program's cgroup drops it (IPAddressDeny= of systemd)", "an IPsec policy blocks it" },
 	  "see 'nft list ruleset' and 'ip xfrm policy' on this host, and open UDP port 4791" },
 	{ "C5", "send_error=*",
@@ -119,7 +119,7 @@ static const struct rule rules[] = {
 	  ASK_THERE },
 	{ "C10", "request=silent neighbour=resolved udp_other=silent",
 	  "the hardware address of {next_hop} is known, but no packet comes back from {address}",
-	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "that host is behind a router and down, or another host has the same address or hardware address" },
+	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "a router leads to that host, which is down, or another host has the same address or hardware address" },
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 };
 

@@ -343,8 +343,10 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Return false if packets are lost and LOSSY_MILLISECONDS have passed. If packets are lost, limit
- * the next session by probe->stop_time; if it tests a size, one lost packet is enough for that.
+ * Return false if the loss is excessive and LOSSY_MILLISECONDS have passed, measurements not
+ * counted. Otherwise set probe->stop_time for the next session if the loss is excessive, or if it
+ * tests a size and the share of lost packets exceeds --max-loss. With probe->needs_explaining there
+ * is no such limit.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -437,8 +439,8 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 }
 
 /*
- * After silence in both directions, send this size to the server, which answers with one byte.
- * Return true if the results are enough for advice.
+ * Find the direction that fails, after silence in both: send probe->size bytes to the server, which
+ * answers with one byte. Return true if the results are enough for advice.
  */
 static bool find_direction(struct probe *probe)
 {
@@ -666,7 +668,10 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 			probe->path->link_rate > 0);
 }
 
-/* Return how many READs take less than 10 s together: one READ is quicker than probe->exchange. */
+/*
+ * Return how many READs to measure: as many as take less than 10 s together (one READ is quicker
+ * than probe->exchange), within MIN_READS and MAX_READS.
+ */
 static unsigned int count_reads(const struct probe *probe)
 {
 	int64_t fit = INT64_C(10000000000) / probe->exchange;

@@ -86,7 +86,8 @@ struct peer {
 	uint64_t length;
 	unsigned int connections;
 	unsigned int rounds;
-	char **words; /* words of the command line, with --at and --set; the last is NULL */
+	char **words; /* the arguments after the operation, which also hold --at and --set;
+			 NULL-terminated */
 	const char *address;
 	const char *port;
 	struct rdma_event_channel *channel;
@@ -127,7 +128,7 @@ static void learn_length(struct session *session, const struct rdma_conn_param *
 		printf("rejected for reason %u\n", hello.refusal);
 }
 
-/* Make a connect request the session of this server, or reject it if there is a session already. */
+/* Take a connect request as the session of this server; reject it if there is a session already. */
 static void take_request(struct peer *peer, const struct rdma_cm_event *event)
 {
 	struct session *session = &peer->sessions[0];

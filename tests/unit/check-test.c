@@ -203,7 +203,7 @@ enum kind {
 	OVER_ROCE_V1 = 32,
 };
 
-/* Lists of sizes that pass before a script begins, up to a 0. */
+/* Lists of sizes that pass before a script begins; each list ends with 0. */
 static const uint64_t no_size[] = { 0 };
 static const uint64_t one_byte[] = { 1, 0 };
 static const uint64_t up_to_1024[] = { 1, 1024, 0 };
@@ -1145,7 +1145,7 @@ TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 		{ { passes(1), absent(1024) }, OVER_ROCE, 60000, 1, 0, BROKEN, "transfer", "ok: 1 byte: *", "unexpected failure" },
 		/* one lost packet limits a session's time, but does not show a lossy path */
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", "*failed: 1024 bytes: not verified: packets seem to be lost, and the sessions have taken *", "the sessions have taken * s, and packets seem to be lost" },
-		/* the sessions that explain a failure have no time limit */
+		/* if the failed session had no time limit, the sessions that explain it have none */
 		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> large packets vanish from server to client: size 1 passes, *", "cause 5" },
 		/* the time limit also applies to the sessions that would explain a failure after lost packets */
 		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, WRITES | UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server arrived, server to client not known: cause 5", "cause 5" },

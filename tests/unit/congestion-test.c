@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Decode the kernel's answer about PFC and the priority of a DSCP: complete, truncated, or
- * malformed. No adapter of the lab sends one, so the bytes are laid out as by Linux's
- * dcbnl_ieee_fill().
+ * malformed. The drivers of the lab give no such answer, so the bytes are laid out as Linux's
+ * dcbnl_ieee_fill() does.
  */
 
 #include <linux/dcbnl.h>

@@ -58,7 +58,7 @@ TEST(offset_of_the_first_different_byte_is_returned)
 	}
 }
 
-/* So misplaced bytes, and bytes of an earlier pass, are noticed. */
+/* The pattern reveals misplaced bytes, and bytes of an earlier pass. */
 TEST(pattern_at_another_position_differs_in_the_first_word)
 {
 	uint8_t memory[SIZE];

@@ -688,8 +688,8 @@ static enum request next_message(const struct side *side, const struct side *pee
 }
 
 /*
- * Receive the peer's verdict in `world`, a copy of the current world. A failure before both
- * MSG_DONEs means that the peer gave up.
+ * Receive the peer's verdict in `world`, a copy of the current world. A failure means that the peer
+ * gave up, unless both MSG_DONEs came before it.
  */
 static void receive_verdict(struct world *world, enum role role, bool after_done)
 {
@@ -726,7 +726,10 @@ static void receptions(const struct world *world, enum role role)
 	}
 }
 
-/* Let MSG_DONE become due: the source of this side has ended, and its operation allows it. */
+/*
+ * Let MSG_DONE become due while the operation runs: for a WRITE at any time, for a READ after its
+ * completion.
+ */
 static void dues(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
@@ -929,8 +932,9 @@ static void make_successors(const struct world *world)
 static const struct world beginning; /* the start of each exploration */
 
 /*
- * Make setting `number` (from 0) for the programs in `setting`. Return false after the last
- * setting. A damaged payload only affects the verification, so no setting combines it with a flush.
+ * Set all members of `setting` but the programs to combination `number`, from 0. Return false after
+ * the last one. A damaged payload only affects the verification, so no combination has both that
+ * and a flush.
  */
 static bool make_setting(unsigned int number)
 {

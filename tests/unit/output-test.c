@@ -502,9 +502,9 @@ TEST(uncommitted_or_cancelled_output_changes_no_file)
 }
 
 /*
- * Some failures do not matter: the file system, or this user, does not support the call. Any other
- * failure leaves the old file in place. After the file has its new name, only the sync of the
- * folder can fail; the file is complete and verified, so it stays.
+ * Some failures do not matter: the file system does not support the call, or this user may not make
+ * it. Any other failure leaves the old file in place. After the file has its new name, only the
+ * sync of the folder can fail; the file is complete and verified, so it stays.
  */
 TEST(file_is_stored_even_if_unsupported_calls_fail)
 {

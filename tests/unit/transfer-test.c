@@ -1220,8 +1220,9 @@ static void restart_counters(struct world *world, int number)
 }
 
 /*
- * Return the distance of a side. Every event increases the sum of both sides: a queued MSG_WINDOW
- * subtracts 9, but a position that it reports adds 10, and two windows that it confirms add 12.
+ * Return this side's part of the distance from the start. Every event increases the sum of both
+ * sides: a queued MSG_WINDOW subtracts 9, but a position that it reports adds 10, or the two
+ * windows that it confirms add 12.
  */
 static int distance_of_side(const struct side *side)
 {

@@ -151,7 +151,7 @@ static void handle_completion(void)
 	if (count > 0 && wc.status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
 	if (count > 0) {
-		completed += wc.opcode == IBV_WC_SEND; /* and its WRITE is complete */
+		completed += wc.opcode == IBV_WC_SEND; /* the WRITE before it is complete, too */
 		arrived += wc.opcode == IBV_WC_RECV;
 		quiet = wc.opcode == IBV_WC_RDMA_WRITE ? quiet : 0; /* a probe is no progress */
 		return;
