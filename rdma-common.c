@@ -10,18 +10,18 @@
  * ibv_poll_cq(3) returns a negative number and no reason.
  *
  * The thread waits for a completion before it reads memory that the adapter has written.
- * ibv_poll_cq(3) orders both, on a weakly ordered processor as well. A provider for hardware has a
- * barrier after it finds a valid entry in the completion queue (rdma-core, util/udma_barrier.h,
- * udma_from_device_barrier()). The providers of Soft-RoCE and soft-iWARP find the entry by an
- * atomic load that acquires. A message is read after its receive completes; the bytes of a READ,
- * after the READ completes; the bytes of the peer's WRITE, after the receive of a message that the
- * peer posted later.
+ * ibv_poll_cq(3) orders the write before the read, on a weakly ordered processor as well. A
+ * provider for hardware has a barrier after it finds a valid entry in the completion queue
+ * (rdma-core, util/udma_barrier.h, udma_from_device_barrier()). The providers of Soft-RoCE and
+ * soft-iWARP find the entry by an atomic load that acquires. A message is read after its receive
+ * completes; the bytes of a READ, after the READ completes; the bytes of the peer's WRITE, after
+ * the receive of a message that the peer posted later.
  *
  * The thread writes memory that the adapter reads before ibv_post_send(3) posts the operation, or
- * the message that announces the bytes to the peer; posting orders the two in the same way.
+ * the message that announces the bytes to the peer; posting orders the write before the read.
  *
- * One thread at a time owns memory that threads share. A sequentially consistent atomic variable,
- * or a pipe, hands it to the other thread: `notifications`, and those of helper.c and console.c.
+ * One thread at a time owns memory that threads share. A sequentially consistent atomic variable
+ * (`notifications`, and variables of helper.c and console.c), or a pipe, hands the memory over.
  */
 #include "rdma-common.h"
 
@@ -40,7 +40,10 @@
  */
 #define PROBE_MILLISECONDS 250
 #define PROBES_PER_TIMEOUT 4
-/* Time that a failed or overdue connection may take to close. */
+/*
+ * Time that a connection may take to close after a failure, a missed deadline or the peer's
+ * disconnection.
+ */
 #define CLOSING_MILLISECONDS 1000
 /*
  * A side that is blocked on its own disk or pipe gives up before its peer does: earlier by
@@ -51,8 +54,8 @@
 /* Interval between two reports of progress. */
 #define PROGRESS_MILLISECONDS 250
 /*
- * Limits of one turn, so that no task waits for long: completions per poll, and completions in all.
- * A turn also fills or empties at most one piece (HELPER_BUFFER bytes) of each ring.
+ * Limits of one turn, so that no task waits for long: maximum number of completions per poll, and
+ * per turn. A turn also fills or empties at most one piece (HELPER_BUFFER bytes) of each ring.
  */
 #define POLL_SIZE            16
 #define COMPLETIONS_PER_TURN 64
@@ -349,7 +352,7 @@ static void make_requests(const struct connection *connection, struct ibv_send_w
 
 /*
  * Fill the list with the work requests that may be posted now. Return their number, at most BATCH.
- * Set `more` if others may be posted after them.
+ * Set `more` to true if other requests may be posted after these, else to false.
  */
 static unsigned int make_batch(struct connection *connection, bool *more)
 {
@@ -393,15 +396,18 @@ static int post_batch(struct connection *connection, unsigned int count, uint64_
 	return 0;
 }
 
-/* Check every clock in the next turn: a clock was set that may be due before all others. */
+/*
+ * Make the next check_clocks() check every clock: a clock was set that may be due before all
+ * others.
+ */
 static void look_at_clocks(struct connection *connection)
 {
 	connection->due = INT64_MIN;
 }
 
 /*
- * Return when an operation ends: without `passes`, `seconds` after `now` (milliseconds); otherwise
- * INT64_MAX, because the passes end it.
+ * Return the time, in milliseconds, at which an operation ends: `seconds` after `now` if `passes`
+ * is 0; otherwise INT64_MAX, because the operation ends after its passes.
  */
 static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 {
@@ -456,8 +462,8 @@ static void start_source_clock(struct connection *connection)
 }
 
 /*
- * Record the time just before the work requests from `position` on are posted; before the first,
- * start the clocks.
+ * Start the clocks if `position` is 0; record the time if latencies are measured and a pass begins.
+ * Call this just before the work requests from `position` on are posted.
  */
 static void note_posting(struct connection *connection, uint64_t position)
 {
@@ -497,7 +503,9 @@ static bool window_is_allowed(const struct connection *connection)
 	return window_may_be_sent(&connection->protocol) && !connection->window_outstanding;
 }
 
-/* If a MSG_WINDOW is due, post it: it reports progress. Return 0 or an errno value. */
+/*
+ * Post a MSG_WINDOW, which reports progress, if it is due and allowed. Return 0 or an errno value.
+ */
 static int send_window(struct connection *connection)
 {
 	int64_t time = transfer_window_time(&connection->transfer, connection->now);
@@ -594,7 +602,7 @@ static int send_verdict(struct connection *connection)
 	return post_message(connection, &verdict);
 }
 
-/* Report the interval that ends now, and begin the next one. */
+/* Report the interval that ends now, unless it has no duration, and begin the next one. */
 static void end_interval(struct connection *connection)
 {
 	int64_t started = connection->figures.started, now = connection->now_nanoseconds;
@@ -806,8 +814,8 @@ static void begin_wait(struct connection *connection, int64_t now)
 }
 
 /*
- * Restart the wait at `time`, when `mover` made progress, unless a debtor of a higher value owes
- * something.
+ * Restart the wait at `time`, when `mover` (DEBTOR_NONE: this side) made progress, unless a debtor
+ * of a higher value owes something.
  */
 static void count_progress(struct connection *connection, enum debtor mover, int64_t time)
 {
@@ -818,7 +826,7 @@ static void count_progress(struct connection *connection, enum debtor mover, int
 /*
  * Count the latest completion as progress; its handler only recorded the time. Call this before a
  * deadline is checked, and before a MSG_WINDOW is sent, because the peer may owe more afterwards.
- * Every other message restarts the wait itself.
+ * Every other message belongs to a step of the state machine, which restarts the wait.
  */
 static void count_wire_progress(struct connection *connection)
 {
@@ -1265,7 +1273,8 @@ static void handle_not_accepted(struct connection *connection)
 
 /*
  * Handle RDMA_CM_EVENT_REJECTED: the client has withdrawn its request. After ESTABLISHED, over
- * InfiniBand and RoCE, it means that the peer's end was destroyed before it could disconnect.
+ * InfiniBand and RoCE, the event means that the peer's end was destroyed before it could
+ * disconnect.
  */
 static void handle_rejected(struct connection *connection)
 {
@@ -1328,7 +1337,8 @@ void handle_notifications(struct connection *connection)
 /* ---- Both payloads ---- */
 
 /*
- * Fill a piece of the outgoing ring, or let the helper fill it. Return true if there was progress.
+ * Fill a piece of the outgoing ring, or let the helper fill it; while closing or after giving up,
+ * only discard the helper's result. Return true if there was progress.
  */
 static bool fill_ring(struct connection *connection)
 {
@@ -1406,8 +1416,9 @@ static bool begin_incoming(struct connection *connection)
 }
 
 /*
- * Return true if the incoming ring may be emptied: once the operation is posted; if it is verified
- * in place, once LOCAL_VERIFYING is reached.
+ * Return true if the incoming ring may be emptied: in LOCAL_VERIFYING; before it only while
+ * exchanging, after the operation was posted, if this side has not given up and does not verify in
+ * place. Return false after a failure to empty the ring.
  */
 static bool may_empty(const struct connection *connection)
 {
@@ -1424,8 +1435,9 @@ static bool may_empty(const struct connection *connection)
 }
 
 /*
- * Return true if verification cannot save the session: a signal, a deadline or a removed device has
- * ended it. If only the peer was lost, the whole payload may have arrived.
+ * Return true if verification cannot save the session: a failure other than a lost peer, such as a
+ * signal, a deadline or a removed device, has ended the session. If only the peer was lost, the
+ * whole payload may have arrived.
  */
 static bool is_check_in_vain(const struct protocol *protocol)
 {
@@ -1483,11 +1495,12 @@ static bool are_rings_settled(const struct connection *connection)
 /* ---- Clocks ---- */
 
 /*
- * Probe the peer's adapter by a WRITE of zero bytes, which needs no rkey and which the peer's
- * program does not notice. Over InfiniBand and RoCE the adapter answers; if the host is gone, the
- * transport's retries fail, while a mere wait for a message would never fail. Over iWARP a probe
- * shows less, but soft-iWARP in Linux needs it: the server's host may overlook data that the client
- * sends just as its connect request is answered, until more data arrives.
+ * Unless sends are outstanding or probe_disturbs(), probe the peer's adapter by a WRITE of zero
+ * bytes, which needs no rkey and which the peer's program does not notice. Over InfiniBand and RoCE
+ * the adapter answers; if the host is gone, the transport's retries fail, while a mere wait for a
+ * message would never fail. Over iWARP a probe shows less, but soft-iWARP in Linux needs it: the
+ * server's host may overlook data that the client sends just as its connect request is answered,
+ * until more data arrives.
  *
  * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
  * breaks the connection; soft-iWARP breaks it under load.
@@ -1548,13 +1561,13 @@ static void check_exchange_clocks(struct connection *connection)
 		probe(connection);
 	if (connection->now >= connection->interval_time) {
 		end_interval(connection);
-		/* a late turn may have missed some */
+		/* skip intervals that a late turn has missed */
 		while (connection->interval_time <= connection->now)
 			connection->interval_time += interval_length(connection);
 	}
 }
 
-/* Show the progress of a single session on a terminal. */
+/* Show the progress of the operation on a terminal, if this is the only session. */
 static void show_progress(const struct connection *connection)
 {
 	const struct transfer *transfer = &connection->transfer;
@@ -1579,8 +1592,8 @@ static void show_progress(const struct connection *connection)
 }
 
 /*
- * Handle every clock that is due: progress, the deadline, the end of a timed operation, a probe.
- * Except for progress, no clock is due before connection->due.
+ * Handle every clock that is due: progress, the deadline, the end of a timed operation, a probe, an
+ * interval. Except for progress, none of these is due before connection->due.
  */
 static void check_clocks(struct connection *connection)
 {
@@ -1622,7 +1635,10 @@ static void disconnect(struct connection *connection)
 		force_error(connection);
 }
 
-/* Execute the actions that the state machine has requested. Return 0 or an errno value. */
+/*
+ * Execute the actions that the state machine has requested; once closing has begun, post nothing.
+ * Return 0 or an errno value.
+ */
 static int run_actions(struct connection *connection)
 {
 	bool exchanging = connection->protocol.phase == PHASE_EXCHANGING;
