@@ -23,7 +23,7 @@
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
 #define ASSUMED_QUEUE_ENTRIES 128
-/* Longest attempt to resolve a neighbor, and the shortest that is worth starting. */
+/* Maximum time of an attempt to resolve a neighbor, and the minimum: no shorter attempt starts. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
 
@@ -217,9 +217,9 @@ unsigned int source_port(struct rdma_cm_id *id)
 /* ---- Shortages ---- */
 
 /*
- * Describe in `failure` why `attempt` failed with `error`. `exceeds`: it needs more than the
- * locked-memory limit has left. `charged`: the driver may count its memory, or that of earlier
- * objects, against the limit.
+ * Describe in `failure` why `attempt` failed with `error`. `exceeds`: the attempt needs more than
+ * the locked-memory limit has left. `charged`: the driver may count the memory of this object, or
+ * of earlier ones, against the limit.
  */
 static enum status shortage(struct failure *failure, const char *attempt, int error, bool exceeds,
 			    bool charged)
@@ -268,9 +268,9 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
 /* ---- Limits and queues of the device ---- */
 
 /*
- * Return the number of simultaneous READs that librdmacm accepts for a device whose driver reports
- * `stated`. librdmacm keeps only the low byte: rdma_connect(3) and rdma_accept(3) fail with EINVAL
- * for more.
+ * Return the number of simultaneous READs, at most READ_DEPTH, that librdmacm accepts for a device
+ * whose driver reports `stated`. librdmacm keeps only the low byte: rdma_connect(3) and
+ * rdma_accept(3) fail with EINVAL for more.
  */
 static uint8_t accepted_reads(int stated)
 {
@@ -494,9 +494,10 @@ const char *refusal_describe(enum refusal refusal)
 }
 
 /*
- * Return the number of READs that the peer serves at a time. In an acceptance over iWARP its field
- * depends on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and
- * qedr swap them. The smaller number is safe, but 0 only means that the server does not read.
+ * Return the number of READs that the peer serves at a time. In an acceptance over iWARP the driver
+ * decides which field has the number: cxgb4 reports the server's two numbers as InfiniBand does;
+ * siw, irdma and qedr swap them. The smaller number is safe, but 0 only means that the server does
+ * not read.
  */
 static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *event)
 {
@@ -511,7 +512,8 @@ static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *e
  * Limit this side's outstanding READs to the number that the peer serves, and the READs that this
  * side serves to the number that the peer will have outstanding (rdma_accept(3)). Excess READs must
  * not even be posted: soft-iWARP in Linux delays everything posted after them, its responses to the
- * peer's READs included, and two sides would wait for each other.
+ * peer's READs included, and two sides would wait for each other. Fail if this side `reads` and the
+ * peer serves no READ.
  */
 static enum status limit_reads(enum role role, const struct cm_event *event, bool reads,
 			       struct limits *limits, struct failure *failure)
@@ -673,8 +675,8 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 
 /*
  * Describe in `failure` a rejection without a hello. A program of another protocol sends no hello,
- * and a program that fails or is killed cannot; over iWARP the end of the connection may overtake
- * the hello.
+ * and a program that fails or is killed cannot send one; over iWARP the end of the connection may
+ * overtake the hello.
  */
 static void explain_silent_rejection(int status, struct failure *failure)
 {

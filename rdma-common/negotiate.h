@@ -29,9 +29,9 @@
  * unconfirmed MSG_WINDOWs. Over iWARP a message without a receive ends the connection.
  */
 #define RECEIVES (3 + TRANSFER_CREDITS)
-/* Pages of locked memory that a session needs: one for messages, at least one for each ring. */
+/* Minimum number of pages of locked memory in a session: one for messages, one for each ring. */
 #define SESSION_PAGES 3
-/* Entries of the send queue besides the operation: one message of each type, and a probe. */
+/* Number of send queue entries besides the operation's: a message of each type, and a probe. */
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
 
 /*
@@ -130,8 +130,8 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 const char *loopback_advice(const struct sockaddr *address);
 
 /*
- * Apply --tos, if given, to `id` before it is resolved, listens or is accepted
- * (rdma_set_option(3)). Return 0, or -1 with errno.
+ * Apply --tos, if given, to `id` (rdma_set_option(3)). Call this before `id` is resolved, listens
+ * or is accepted. Return 0, or -1 with errno.
  */
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
 
@@ -164,9 +164,10 @@ unsigned int mtu_bytes(enum ibv_mtu mtu);
 unsigned int path_mtu(const struct rdma_cm_id *id);
 
 /*
- * Find the GID table entry that the connection would use, once its address is resolved. An adapter
- * has an entry for each version of RoCE, and the connection manager prefers version 2, unless an
- * administrator has changed that (default_roce_mode in configfs). Return false if there is none.
+ * Store in `used` the GID table entry that the connection would use, once its address is resolved.
+ * An adapter has an entry for each version of RoCE, and the connection manager prefers version 2,
+ * unless an administrator has changed that (default_roce_mode in configfs). Return false if there
+ * is no entry, or if the port cannot be queried.
  */
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
@@ -191,8 +192,8 @@ int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *c
 	"'--ulimit memlock=-1' of a container, PropagateResourceLimitsExcept=MEMLOCK of Slurm)"
 
 /*
- * Describe in `failure` why `call` failed with errno. `queue`: it creates a queue, not another
- * object of the device.
+ * Describe in `failure` why `call` failed with errno. `queue`: the call creates a queue, whose
+ * memory may count against the locked-memory limit.
  */
 enum status creation_failed(struct failure *failure, const char *call, bool queue);
 
@@ -244,8 +245,8 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
 bool means_withdrawn(int error, bool iwarp);
 
 /*
- * Describe in `failure` why rdma_accept(3) failed on this host with `error`, and name the MTUs, a
- * possible cause.
+ * Describe in `failure` why rdma_accept(3) failed on this host with `error`; if that is EINVAL,
+ * name the MTUs, a possible cause.
  */
 enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limits,
 			  const struct hello *client, int error, struct failure *failure);
