@@ -53,7 +53,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->wake = -1;
 	connection->armed = true;
 	connection->payload = engine->payload;
-	connection->setup_refusal = REFUSAL_SETUP; /* a step may set a better reason */
+	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a better reason */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
 	connection->log.options = connection->options; /* sessions of --check print less */
@@ -252,7 +252,10 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 /* ---- Negotiating ---- */
 
-/* Allocate the counts of latencies, which are meaningful only with one work request at a time. */
+/*
+ * Allocate the counts of latencies if they are reported and the depth is 1; at a higher depth they
+ * would mean nothing.
+ */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->options;
@@ -316,7 +319,10 @@ static bool stores(const struct connection *connection)
 	       agreement->wanted_length == 0;
 }
 
-/* Start the helper that checks --output, so that no file system blocks this thread for long. */
+/*
+ * Start the helper that checks --output, if needed and not started yet, so that no file system
+ * blocks this thread for long.
+ */
 static enum status start_checker(const struct connection *connection, struct failure *failure)
 {
 	struct engine *engine = connection->engine;
@@ -532,7 +538,7 @@ static void reject(struct connection *connection, enum refusal refusal)
 	connection->withdrawn = means_withdrawn(connection->setup_error, connection->limits.iwarp);
 }
 
-/* Reject the waiting peer because a setup call failed with `error`. */
+/* Record `error` of a failed setup call, and reject the waiting peer. */
 static void setup_failed(struct connection *connection, int error)
 {
 	connection->setup_error = error;
@@ -627,9 +633,9 @@ static void notify_device_event(struct engine *engine, const struct device_event
 /* ---- The end of a session ---- */
 
 /*
- * Explain a lost peer by a cause that becomes known later, and return the new status: a call can
- * fail before the peer is known to have withdrawn, and a connection can break before the removal of
- * the local device is reported.
+ * Return `status`, corrected by facts that became known later, and record their cause: a failed
+ * setup call is a lost peer if the peer had withdrawn, and a lost peer is a local failure if the
+ * local device was removed.
  */
 static enum status explain_loss(struct connection *connection, enum status status)
 {
@@ -644,8 +650,8 @@ static enum status explain_loss(struct connection *connection, enum status statu
 }
 
 /*
- * With --min-rate, turn success into STATUS_TOO_SLOW if this side's operation was slower, or if
- * this side performed none.
+ * Return `status`; with --min-rate, record a cause and return STATUS_TOO_SLOW instead of success if
+ * this side's operation was slower, or if this side performed none.
  */
 static enum status judge_rate(struct connection *connection, enum status status)
 {
@@ -678,7 +684,7 @@ enum status connection_join(struct connection *connection)
 	status = explain_loss(connection, connection->protocol.status);
 	status = judge_rate(connection, status);
 	record_cause(connection, CAUSE_STATUS, "%s", status_describe(status));
-	connection_end_counting(connection); /* unless send_verdict() did that */
+	connection_end_counting(connection); /* unless send_verdict() has read them */
 	connection->status = status;
 	return status;
 }
