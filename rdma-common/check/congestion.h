@@ -36,7 +36,10 @@ struct congestion {
 	int ecn;           /* priorities with ECN */
 };
 
-/* Store `pfc` and `priority` from the kernel's answer. `congestion`: a struct congestion. */
+/*
+ * Store the kernel's answer in `congestion`, a struct congestion whose `dscp` is set: `priority`
+ * and, if reported, `pfc`.
+ */
 void congestion_take_dcb(void *congestion, struct netlink_message message);
 
 /* Append the state to `buf`, and return the same as congestion_describe(). */

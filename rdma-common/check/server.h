@@ -32,15 +32,15 @@ struct outcome {
 	bool rejected;
 	struct peer_hello rejection; /* valid if `rejected` */
 	int answer;                  /* answer to the connect request (connection->answer) */
-	bool connected;              /* the connection was established */
-	struct hello hello;          /* the server's hello, valid if `connected` */
+	bool connected;
+	struct hello hello; /* the server's hello, valid if `connected` */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
 	unsigned int port; /* source port (source_port()); 0: unknown */
 	/* the operation of this side, or of the server, completed */
 	bool operated, peer_operated;
 	/* this side, or the server, verified what it received */
 	bool verified, accepted;
-	int64_t elapsed;    /* ns until the server's verdict */
+	int64_t elapsed;    /* ns from the start to the server's verdict */
 	struct rates rates; /* valid if the session measured rates */
 };
 
@@ -58,7 +58,7 @@ struct probe {
 	const struct options *options; /* options of the program */
 	const struct process *process;
 	struct findings *findings;
-	struct path *path; /* path to the server */
+	struct path *path;
 	session_function run;
 	void *argument;
 	struct options session;               /* options of the next session */
@@ -72,7 +72,7 @@ struct probe {
 	bool needs_explaining; /* a session failed, and no lost packets explain it */
 	struct outcome outcomes[MAX_CONNECTIONS]; /* outcomes of the latest sessions, run at once */
 	unsigned int outcome_count;               /* number of valid outcomes */
-	const struct outcome *outcome;            /* the worst outcome */
+	const struct outcome *outcome;            /* the worst of these outcomes */
 	bool reached;                             /* a server of this project answered */
 	bool mode_is_known; /* the server's operation is known, or both were tried */
 	uint64_t size;      /* latest size: bytes in each direction */
@@ -81,13 +81,14 @@ struct probe {
 	uint64_t verified; /* the largest size that was verified in both directions; 0: none */
 	bool all_verified; /* every size is verified in both directions */
 	struct counters before, after; /* counters of this host's port, over all sessions */
-	/* approximate packets of all sessions, with those of SESSION_PACKETS */
+	/* approximate number of packets in all sessions, with SESSION_PACKETS in each */
 	uint64_t packets_to_server, packets_to_client;
 	struct loss loss;
 	uint64_t peer_errors; /* errors that the server's port counted, plus 1; 0: not known */
 	uint64_t advertised_errors; /* `peer_errors` of the latest sessions alone */
 	struct latency latency;     /* from the last session that measured it */
-	struct failure failure;     /* the first failure */
+	/* the first failure; a signal replaces it, and any failure replaces STATUS_TOO_SLOW */
+	struct failure failure;
 };
 
 /* Initialize `probe`. All arguments must outlive it. */
@@ -100,9 +101,9 @@ void probe_take(struct probe *probe, const struct connection *connection);
 /*
  * Run as many sessions with the server as needed, by `run` with `argument`, and report the
  * findings. If no server of this project answers at an address, try the next address of the host.
- * Return the status of the first session that failed, STATUS_INTERRUPTED after a signal,
- * STATUS_LOCAL_FAILURE if a session could not start, STATUS_TOO_SLOW if a rate is below --min-rate,
- * or else STATUS_SUCCESS.
+ * Return STATUS_INTERRUPTED after a signal; else the status of the first session that failed,
+ * STATUS_TIMED_OUT if the sessions took too long, STATUS_TOO_SLOW if a rate is below --min-rate,
+ * STATUS_LOCAL_FAILURE if a session could not start, or else STATUS_SUCCESS.
  */
 enum status probe_server(struct probe *probe, session_function run, void *argument);
 
