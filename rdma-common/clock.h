@@ -21,8 +21,8 @@ static inline int64_t now_nanoseconds(void)
 int64_t now_milliseconds(void);
 
 /*
- * Return the timeout for poll(2), in milliseconds, until `deadline`, a value of now_milliseconds();
- * 0 if the deadline has passed. Return -1 (no timeout) for INT64_MAX.
+ * Return the timeout for poll(2), in milliseconds, until `deadline`, a value of now_milliseconds():
+ * from 0, if it has passed, to INT32_MAX. Return -1 (no timeout) for INT64_MAX.
  */
 int milliseconds_until(int64_t deadline);
 

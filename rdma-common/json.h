@@ -21,8 +21,8 @@ struct json_object; /* from json-c */
 #define JSON_SCHEMA 1
 
 /*
- * Begin an object of this kind for print_json(), with the program's version, the time (UTC, RFC
- * 3339) and the host's name.
+ * Begin an object of this kind for print_json(), with JSON_SCHEMA, the program's version, the time
+ * (UTC, RFC 3339) and the host's name.
  */
 struct json_object *json_begin(const char *kind);
 

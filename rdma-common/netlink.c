@@ -14,7 +14,7 @@
 
 /* ---- Answers ---- */
 
-/* Return the bytes after the first `size` bytes and their padding. The end may have no padding. */
+/* Return the bytes after the first `size` and their padding, if any: an empty span at the end. */
 static struct span span_after(struct span span, size_t size)
 {
 	size_t padded = NLMSG_ALIGN(size);
@@ -89,7 +89,7 @@ struct netlink_request netlink_make_request(int type, int flags, const void *bod
 	return request;
 }
 
-/* Add an attribute to a request. */
+/* Add an attribute, for which request->rest must have room. */
 static void add_attribute(struct netlink_request *request, int type, const void *value, size_t size)
 {
 	const struct nlattr attribute = { (uint16_t)(sizeof(attribute) + size), (uint16_t)type };

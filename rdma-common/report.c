@@ -10,7 +10,7 @@
 
 /* ---- Figures ---- */
 
-/* This side's operations and their rates; zeros if nothing was measured. */
+/* Number of this side's complete passes, and their rates; 0: not measured. */
 struct speed {
 	uint64_t operations;
 	double seconds, bytes_per_second, operations_per_second;

@@ -50,7 +50,10 @@ struct verification {
 bool verify_begin(struct verification *verification);
 void verify_free(struct verification *verification);
 
-/* Verify the next bytes. Return false if they are wrong; `failure` says where. */
+/*
+ * Compare the next bytes with the pattern, if any, and add them to the digest and the excerpt.
+ * Return false if a byte differs; `failure` says where.
+ */
 bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,
 		 struct failure *failure);
 
