@@ -94,7 +94,9 @@ static void wait_for_event(int milliseconds)
 	rdma_ack_cm_event(event); /* frees the event */
 }
 
-/* Poll the completion queue each millisecond until a work request is complete. */
+/*
+ * Poll the completion queue each millisecond until `work` is complete. Exit if the connection ends.
+ */
 static void await(enum work work)
 {
 	for (int time = 1; !completed[work]; time++) {

@@ -30,7 +30,7 @@
 #define SLOTS   4     /* each is a credit for one message that is not answered yet */
 #define SLOT    16384 /* bytes */
 #define SENDS   32    /* a WRITE and a SEND for each slot, and a probe for each second */
-#define SILENCE 10    /* seconds */
+#define SILENCE 10    /* maximum seconds without a message */
 
 static char ring[SLOTS][SLOT];
 static uint32_t messages[SLOTS]; /* received messages; little-endian, like everything on the wire */
@@ -41,7 +41,7 @@ static struct rdma_cm_id *listener, *id;
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_mr *ring_mr, *messages_mr;
-/* Numbers of messages: completed ones were sent, taken ones have arrived. */
+/* Numbers of messages: this side's, sent and completed; the peer's, arrived and taken. */
 static uint64_t sent, completed, arrived, taken;
 static int quiet; /* seconds without a message */
 
@@ -168,7 +168,7 @@ static void handle_completion(void)
 		check(rdma_post_writev(id, NULL, NULL, 0, IBV_SEND_SIGNALED, 0, 0), "probe");
 }
 
-/* Wait for the next message, and return the length in it. Then one more message may be sent. */
+/* Wait for the next message, and for room to send one more. Return the length in the message. */
 static uint32_t receive_length(void)
 {
 	uint32_t length;

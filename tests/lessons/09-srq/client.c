@@ -49,7 +49,7 @@ static void await(struct ibv_cq *cq, const void *wr_id)
 		check(count < 0 ? EIO : 0, "poll a completion queue");
 		if (count > 0 && wc.status != IBV_WC_SUCCESS)
 			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
-		if (count == 0 && poll(&ready, 1, 1) > 0) /* milliseconds */
+		if (count == 0 && poll(&ready, 1, 1) > 0) /* wait 1 ms */
 			errx(1, "the server has disconnected");
 		if (time % 1000 == 0) /* work around a fault of soft-iWARP, see lesson 2 */
 			check(rdma_post_writev(id, NULL, NULL, 0, IBV_SEND_SIGNALED, 0, 0),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Answer the messages of two clients. All arrive in the buffers of one shared receive queue (SRQ).
+ * Answer two clients, whose messages all arrive in the buffers of one shared receive queue (SRQ).
  *   cc server.c -o server -lrdmacm -libverbs && ./server
  *
  *   1. create an event channel, listen
