@@ -57,7 +57,8 @@ NO_MESSAGE="not a message of this protocol"
 NO_READ="the peer serves no RDMA READ"
 NO_SERVER="this project's rdma-server|no reason arrived"
 AT_ONCE="cannot connect: Cannot allocate memory; .* early data from another program can cause this error, too"
-# --timeout of our program in rows about a silent peer. In all other rows it notices the fault at once, and its --timeout is $LIMIT.
+# --timeout of our program in rows about a silent peer. In other rows our program notices the fault at once, and its
+# --timeout is $LIMIT; but for our server over soft-iWARP it is twice SERVER_SILENCE.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
 
 # end_foreign yes|no: check that the foreign program ends by itself (yes), or that it still runs, and kill it (no).
@@ -72,13 +73,14 @@ says_only() {
 }
 
 # asks MODE SESSIONS ENDS TEXT PROGRAM ARGUMENT...: run a foreign client with our server, whose port replaces PORT in
-# the arguments. The server must print TEXT for each session. ENDS: see end_foreign().
+# the arguments. The server must print TEXT, an extended regular expression, for each of SESSIONS sessions. ENDS: see
+# end_foreign().
 asks() {
 	local mode=$1 sessions=$2 ends=$3 text=$4 patience=$LIMIT least=0 most=2 start
 	shift 4
 	if [ "$text" = "$SILENT" ]; then
 		patience=$SERVER_SILENCE least=$patience most=$((patience + 2))
-	elif [ "$LAB_TRANSPORT" = siw ]; then # its kernel may overlook the first message until more arrives, and nothing more does
+	elif [ "$LAB_TRANSPORT" = siw ]; then # soft-iWARP may overlook the client's only message
 		text="$text|$SILENT" patience=$((2 * SERVER_SILENCE)) most=$((patience + 2))
 	fi
 	start_server -t "$patience" -m "from the server" "$mode"

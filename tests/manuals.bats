@@ -13,8 +13,8 @@ section() {
 	sed -n "/^\.Sh $1\$/,/^\.Sh /p" ".man/$2"
 }
 
-# same WHAT ONE OTHER: check that the texts ONE and OTHER have the same lines in any order, and at least one; print the
-# difference.
+# same WHAT ONE OTHER: check that the texts ONE, which must not be empty, and OTHER have the same lines in any order. Print
+# the difference, in which WHAT names ONE.
 same() {
 	[ -n "$2" ]
 	diff <(sort -u <<<"$2") <(sort -u <<<"$3") || { echo "$1 (<) and its manual page (>) differ"; return 1; }
@@ -88,7 +88,7 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	[ "$count" -gt 12 ]
 }
 
-# The first command is for an alert, the second one for a metric. jq comes with the slow tests.
+# The first command is for an alert, the second one for a metric. tests/setup installs jq only for the slow tests.
 # bats test_tags=slow
 @test "the first command in MONITORING fails if --check failed, the second one prints its status as a metric" {
 	local commands object='{ "peer": "fd00::1", "status": 5 }'

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * The digest and the pattern of --size: at any position, length and alignment.
- */
+/* Compute the digest and the pattern of --size at any position, length and alignment. */
 #include "rdma-common/digest.h"
 
 #include <stdbool.h>

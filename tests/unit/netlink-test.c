@@ -54,13 +54,13 @@ static const uint8_t pause_answer[] = {
 	0x18, 0, 0x01, 0x80, 0x08, 0, 0x01, 0, 0x02, 0, 0, 0, 0x09, 0, 0x02, 0, 0x65, 0x74, 0x68, 0x30, 0, 0, 0, 0,
 	/* _AUTONEG, _RX, _TX */
 	0x05, 0, 0x02, 0, 0, 0, 0, 0, 0x05, 0, 0x03, 0, 0x01, 0, 0, 0, 0x05, 0, 0x04, 0, 0x01, 0, 0, 0,
-	/* _STATS: _TX_FRAMES, _RX_FRAMES, and an unknown one */
+	/* _STATS: _TX_FRAMES, _RX_FRAMES, and an unknown attribute */
 	0x24, 0, 0x05, 0x80, 0x0c, 0, 0x02, 0, 0x07, 0, 0, 0, 0, 0, 0, 0,
 	0x0c, 0, 0x03, 0, 0x2a, 0, 0, 0, 0x01, 0, 0, 0, 0x08, 0, 0x7f, 0, 0, 0, 0, 0,
 };
 /* clang-format on */
 
-/* Decode these bytes as an answer of this type from a generic netlink family. Return the error. */
+/* Decode these bytes as an answer of this type. Return the errno value in the answer, or 0. */
 static int decode(const void *bytes, size_t size, int type, netlink_function function,
 		  void *context)
 {
@@ -118,7 +118,7 @@ TEST(truncated_answer_is_rejected)
 }
 
 /*
- * Each case changes one byte. Without one of the two counters there are no frames: some drivers
+ * Each case changes one byte. Without one of the two counters the frames are unknown: some drivers
  * count only one direction. An attribute that is shorter than its header, or ends beyond the
  * answer, ends the search.
  */
