@@ -114,7 +114,10 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
  */
 enum status probe_report_counters(struct probe *probe, enum status status);
 
-/* Print the last line: the result, unless a session failed or a rate is below --min-rate. */
+/*
+ * Print the result as the last line, unless a session failed, or a rate is below --min-rate without
+ * excessive loss.
+ */
 void probe_print_end(const struct probe *probe, enum status status);
 
 #endif
