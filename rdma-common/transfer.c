@@ -80,9 +80,9 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 }
 
 /*
- * Set size, depth and interval of the requests, from the announced ring and the bytes in flight. If
- * the stream does not fit into that ring, a request is no longer than the progress that triggers a
- * MSG_WINDOW (or a page), so that both sides always have work.
+ * Set size, depth, interval and `grows` of the requests, from the announced ring and the bytes in
+ * flight. If the stream does not fit into that ring, a request is no longer than the progress that
+ * triggers a MSG_WINDOW (at least a page), so that both sides always have work.
  */
 static void size_requests(struct transfer *transfer)
 {
@@ -109,8 +109,8 @@ static void size_requests(struct transfer *transfer)
 }
 
 /*
- * End the measured round if all of it has completed. Double the bytes in flight if it took at most
- * TRANSFER_MILLISECONDS.
+ * End the measured round if all of it has completed, and begin the next one. Double the bytes in
+ * flight if the round took at most TRANSFER_MILLISECONDS.
  */
 static void end_round(struct transfer *transfer, int64_t now)
 {
@@ -137,7 +137,9 @@ static uint64_t produced_end(const struct transfer *transfer, const struct trans
 	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
 }
 
-/* Return the number of bytes that the source will fill; a repeated pass is filled only once. */
+/*
+ * Return the number of bytes that the source will fill; only one pass if `repeats` and `fits_ring`.
+ */
 static uint64_t source_end(const struct transfer *transfer)
 {
 	const struct transfer_stream *stream = &transfer->source.stream;
@@ -186,7 +188,8 @@ static bool is_end_to_mark(const struct transfer *transfer)
 
 /*
  * Return the position up to which the sink has consumed. WRITE: bytes that stay in the ring count
- * as consumed when they arrive: the source never overwrites them, but may need its own memory back.
+ * as consumed when they arrive: the source never overwrites them, but may need the report to refill
+ * its own ring.
  */
 static uint64_t consumed(const struct transfer *transfer)
 {
@@ -232,7 +235,8 @@ static void forget_reported(struct transfer *transfer)
 
 /*
  * Return true if the peer may wait for an answer before it refills its own ring, which may be
- * shorter than the announced one: it has reported bytes, and all of them are consumed.
+ * shorter than the announced one: it has reported bytes, and all of them are consumed, but not yet
+ * reported.
  */
 static bool may_wait_for_answer(const struct transfer *transfer)
 {
@@ -241,7 +245,10 @@ static bool may_wait_for_answer(const struct transfer *transfer)
 	       consumed(transfer) == transfer->sink.produced && sink_moved(transfer, 1);
 }
 
-/* Return true if progress must be reported at once: it is large, or the peer may wait for it. */
+/*
+ * Return true if progress must be reported at once: a large step or the end of a stream with flow
+ * control, or progress that the peer may wait for.
+ */
 static bool has_urgent_progress(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
@@ -268,7 +275,10 @@ static bool owes_source(const struct transfer *transfer)
 	return source->advertised_produced > source->consumed;
 }
 
-/* Return true if the peer owes this side's sink more bytes. */
+/*
+ * Return true if the peer owes this side's sink more bytes; unless the stream repeats, only if the
+ * announced ring has room.
+ */
 static bool owes_sink(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
@@ -473,7 +483,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "reports fewer produced bytes than before";
-	/* after the peer's MSG_DONE, `produced` of a timed WRITE may still grow up to its end */
+	/* MSG_DONE of a timed WRITE counts only one pass, so a later `produced` may be larger */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "reports produced bytes after the end of the "
 						"payload"
@@ -610,7 +620,7 @@ void transfer_verdict(struct transfer *transfer)
 
 /* ---- The operation ---- */
 
-/* Return the position up to which both rings allow a WRITE; LENGTH_UNKNOWN: without a limit. */
+/* Return the position up to which both rings allow a WRITE; LENGTH_UNKNOWN: no limit. */
 static uint64_t write_limit(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -670,8 +680,8 @@ static uint64_t operable_bytes(const struct transfer *transfer)
 }
 
 /*
- * Return the number of bytes from `posted` to the nearest end of a ring or a pass. No request
- * crosses it.
+ * Return the number of bytes from `posted` to the nearest end of a ring or a pass, which no request
+ * crosses.
  */
 static uint64_t to_the_end(const struct transfer_operation *operation,
 			   const struct transfer_stream *stream)
@@ -743,7 +753,7 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run,
 }
 
 /*
- * Selective signaling: ask for one completion per depth/4 requests, and always for one of the last
+ * Selective signaling: ask for one completion per depth/4 requests, and always for that of the last
  * request that bytes and depth allow now, because the next requests or the end of the session may
  * depend on it.
  */

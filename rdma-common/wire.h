@@ -34,14 +34,14 @@ struct window {
 	uint64_t produced; /* end of the produced bytes in the sender's outgoing stream */
 	uint64_t consumed; /* end of the consumed bytes in the sender's incoming stream */
 	uint64_t stored;   /* end of the stored bytes in the sender's incoming stream */
-	bool end;          /* `produced` is the end of the stream; sent once */
+	bool end;          /* `produced` is the end of the stream; set at most once */
 };
 
 /* A decoded message. Only the fields of its type are valid. */
 struct message {
 	enum message_type type;
 	uint64_t value;    /* MR: address; DONE: digest; VERDICT: status */
-	uint64_t length;   /* bytes. MR: of the region. DONE: sent, in one pass if passes repeat.
+	uint64_t length;   /* bytes. MR: of the region. DONE: sent; one pass if the stream repeats.
 			      VERDICT: carried by the sender's operation, in all passes */
 	uint64_t produced; /* MR: bytes that may be read already */
 	uint64_t errors;   /* VERDICT: 1 + errors that the sender's port counted; 0: not counted */
@@ -60,7 +60,7 @@ bool decode_message(const uint8_t *wire, size_t size, struct message *message);
 
 /*
  * Return true if the region that a peer announced has an address other than 0 and at least `needed`
- * bytes, and its addresses do not wrap around.
+ * bytes, at least one, and its addresses do not wrap around.
  */
 bool region_is_usable(const struct message *region, uint64_t needed);
 
@@ -92,8 +92,8 @@ struct hello {
 	uint16_t flags;    /* HELLO_ONE_WAY and the flags below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE except in a rejection */
 	uint8_t mtu;       /* enum ibv_mtu of this side's port; a peer may send any number */
-	uint64_t length;   /* bytes of the payload that this side sends; in a rejection, the maximum
-			      that it accepts */
+	uint64_t length;   /* bytes of the payload that this side sends; 0: none, or unknown. In a
+			      rejection, the maximum that it accepts */
 	uint32_t seconds;  /* seconds of this side's operation if `passes` is 0; with
 			      HELLO_CHECK_BACK, of the server's operation */
 	uint64_t passes;   /* repetitions of this side's operation; 0: until `seconds` are over */
@@ -114,9 +114,15 @@ struct hello {
 /* 1 << 6 is reserved. */
 /* The server performs either operation, as the client asks. */
 #define HELLO_ANY_OPERATION (1 << 7)
-/* This side reports the errors of ports: the peer counts those of its port and sends the number. */
+/*
+ * This side reports port errors: the peer counts the errors of its port, and sends their number in
+ * MSG_VERDICT.
+ */
 #define HELLO_COUNTS (1 << 8)
-/* With HELLO_CHECK: the client measures, so the server performs the client's operation. */
+/*
+ * With HELLO_CHECK: the client measures, so the server performs the client's operation, even if it
+ * was started with the other one.
+ */
 #define HELLO_CHECK_RATE (1 << 9)
 /*
  * With HELLO_CHECK and HELLO_CHECK_RATE: the server sends a pattern of BACK_SIZE bytes, and repeats
@@ -141,10 +147,10 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
 
 /*
  * Decode a hello from private data of `size` bytes; NULL and 0 are allowed. Private data that
- * begins with the magic is a hello, never the tutorial's program. InfiniBand and RoCE pad private
- * data with zeros, iWARP does not: `size` only says that enough bytes are there
- * (rdma_get_cm_event(3), PRIVATE DATA). A truncated hello of this version is therefore recognized
- * over iWARP alone.
+ * begins with HELLO_MAGIC is a hello: the tutorial's program never sends that number. InfiniBand
+ * and RoCE pad private data with zeros, iWARP does not: `size` only says that enough bytes are
+ * there (rdma_get_cm_event(3), PRIVATE DATA). A truncated hello of this version is therefore
+ * recognized over iWARP alone.
  */
 enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 
