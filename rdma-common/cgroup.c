@@ -125,7 +125,8 @@ static void visit_branch(const struct visit *visit, const struct mount *mount, c
 
 /*
  * Visit the hierarchy in a line of /proc/self/cgroup, which has the form "number:controllers:path",
- * if it has the controller. The line of version 2 names no controllers; always visit it.
+ * if the hierarchy has the controller. The line of version 2 names no controllers; always visit its
+ * hierarchy.
  */
 static void visit_hierarchy(const struct visit *visit, char *line)
 {

@@ -63,7 +63,10 @@ void console_init(struct console *console, bool json);
  */
 int console_open(struct console *console, int output, int error);
 
-/* Print `prefix` and the formatted text as one line. Drop the line if memory runs out. */
+/*
+ * Print `prefix` and the formatted text as one line. Drop the line if the pipe is full or memory
+ * runs out.
+ */
 void console_print(struct console *console, enum stream stream, const char *prefix,
 		   const char *format, va_list arguments) __attribute__((format(printf, 4, 0)));
 
@@ -74,14 +77,15 @@ void print_warning(struct console *console, const char *format, ...)
 /*
  * Draw `text`, ASCII without a newline, as the last line of the terminal at standard error. It
  * replaces the previous drawn text, is cut to the width of the terminal, and is dropped if several
- * lines are queued. An empty text, or the next printed line, removes the drawn text.
+ * lines are queued. An empty text, or the next printed line, removes the drawn text. No effect
+ * without threads.
  */
 void console_draw(struct console *console, const char *text);
 
 /*
- * Wait until everything is written, for at most `milliseconds`, or until the descriptor
- * `interruption` (-1: none) is readable. Return true if each line was written, or its write failed.
- * Call it in the main thread; afterwards no thread may print.
+ * Close the pipes, and wait until everything is written, for at most `milliseconds`, or until the
+ * descriptor `interruption` (-1: none) is readable. Return true if each line was written, or its
+ * write failed. Call it in the main thread; afterwards no thread may print.
  */
 bool console_drain(struct console *console, int milliseconds, int interruption);
 

@@ -85,7 +85,7 @@ static void describe(const char *name, int priorities, struct strbuf *buf)
 	}
 }
 
-/* Append the priority of packets with this DSCP. Return true if PFC is off for it. */
+/* Append the priority of packets with this DSCP. Return true if PFC is off for these packets. */
 static bool describe_class(const struct congestion *congestion, struct strbuf *buf)
 {
 	int priority = congestion->priority, pfc = congestion->pfc;
