@@ -13,7 +13,7 @@
 #include "unit.h"
 
 /*
- * The answer: headers, the interface's name, then the IEEE attributes ETS, PFC, and table of
+ * The answer: headers, the interface's name, then the IEEE attributes ETS, PFC and the table of
  * priorities.
  */
 struct answer {
@@ -141,7 +141,10 @@ TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
 	}
 }
 
-/* Each round adds a rule, which applies: none, the default, for port 4791, for UDP port 4791. */
+/*
+ * Each round but the first adds a rule, which applies: the default rule, then rules for port 4791
+ * and UDP port 4791.
+ */
 TEST(rules_for_the_port_of_roce_apply_if_the_dscp_has_no_rule)
 {
 	static const struct dcb_app rules[] = {
@@ -198,7 +201,7 @@ TEST(truncated_answer_is_rejected)
 	}
 }
 
-/* That entry and all later ones are ignored. */
+/* The entry of impossible length and all later ones are ignored. */
 TEST(entries_before_one_of_impossible_length_are_used)
 {
 	static const uint16_t lengths[] = { 0, 3, 4, 7, 4096, UINT16_MAX };

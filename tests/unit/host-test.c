@@ -50,7 +50,7 @@ static unsigned int number_of(const char *interface)
 	return (unsigned int)strtoul(interface + strcspn(interface, "0123456789"), NULL, 10);
 }
 
-/* Read an entry of the GID table from its files. */
+/* Read an entry of the GID table from its files. Return ENODATA if there is none. */
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, UNUSED uint32_t flags, UNUSED size_t size)
 {
@@ -204,7 +204,7 @@ static void expect(bool expected, const char *words)
  *   +name       add an adapter, to which the later changes apply
  *   path=text   write a file of the adapter
  *   -path       remove a file of the adapter
- *   /path=text  write another file
+ *   /path=text  write the file /path of the host
  *   @=name      move the adapter's addresses to another network interface
  *   @           move the adapter's addresses to another network namespace
  *   !           the adapter cannot be opened
@@ -338,8 +338,8 @@ static void put_function(const char *device, const char *function)
 }
 
 /*
- * Two functions of one adapter share a link. A virtual function, a subfunction and software have no
- * port of their own.
+ * Two functions of one adapter share a link. A virtual function, a subfunction and a software
+ * device have no port of their own.
  */
 TEST(pcie_link_is_compared_with_the_ports_of_all_functions)
 {

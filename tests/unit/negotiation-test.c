@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Negotiation with a peer: regions that may be used, hellos that are accepted or refused, and their
- * agreement.
+ * Negotiation with a peer: regions that may be used, hellos that are accepted or refused, and the
+ * agreement of both sides.
  */
 #include "rdma-common.h"
 

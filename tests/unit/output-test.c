@@ -31,7 +31,7 @@
 #define LINKS      40  /* maximum number of links that are followed: path_resolution(7) */
 #define EVERYBODYS (S_ISVTX | S_IWOTH)
 #define GROUPS     (S_ISVTX | S_IWGRP)
-#define OTHER      12345       /* another user */
+#define OTHER      12345       /* another user or group */
 #define OVERFLOW   60000       /* id that stands for users and groups that are not mapped */
 #define ROOT       ((uid_t)-2) /* root, because 0 stands for the real user */
 
@@ -74,7 +74,7 @@ struct disk {
 	bool is_block;             /* each file is a block device */
 	bool no_proc;              /* there is no /proc */
 	bool cancels;              /* the output is canceled during fsync(2) */
-	unsigned int stops;        /* number of initial write(2) calls that write nothing */
+	unsigned int stops;        /* number of initial write(2) calls that write nothing, 0 to 3 */
 	const char *special;       /* name of the only file that has `attributes` */
 	uint64_t attributes;       /* STATX_ATTR_*, or-ed */
 	uint32_t acl;              /* the ACL of files */
@@ -82,7 +82,7 @@ struct disk {
 
 static struct disk disk;
 static struct {
-	uint64_t synced, longest_sync; /* bytes, in total and in one sync */
+	uint64_t synced, longest_sync; /* bytes, in total and at most in one sync */
 	unsigned int syncs;            /* number of fdatasync(2) calls */
 	unsigned int folders, systems; /* number of synced folders and file systems */
 	uint64_t nanoseconds;          /* time spent in syncs */
@@ -771,7 +771,7 @@ TEST(file_is_private_if_its_mode_cannot_be_set)
 /*
  * Follow at most 40 links, as the kernel does (path_resolution(7)). In a sticky folder that others
  * may write to, follow only links of this user and of the folder's owner (fs.protected_symlinks in
- * proc(5)); unlike the kernel, also if only its group may write there.
+ * proc(5)); unlike the kernel, apply this rule also if only the folder's group may write there.
  */
 TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
 {
@@ -993,7 +993,7 @@ TEST(impossible_output_is_rejected_before_the_transfer)
 		{ "old", 1, EPERM, ATTRIBUTE(".", IMMUTABLE) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", APPEND) },
 		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* append-only allows new files */
-		/* in a sticky folder, this user must own the file or the folder */
+		/* in a sticky folder, this user must own the file or the folder, or be root */
 		{ "old", 1, 0, { .user = OTHER } },
 		{ "old", 1, EPERM, IN_STICKY(OTHER, 0, 0) },
 		{ "new", 1, 0, IN_STICKY(OTHER, 0, 0) },
@@ -1043,7 +1043,7 @@ TEST(file_beyond_the_size_limit_fails_and_leaves_no_file)
 
 /* ---- Disks ---- */
 
-/* Write `size` bytes to a file, and abandon it. Return 0 or an errno value. */
+/* Write at least `size` bytes to a file, and abandon it. Return 0 or an errno value. */
 static int write_much(uint64_t size)
 {
 	struct output *output = opened("new");
@@ -1066,7 +1066,7 @@ TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 		unsigned int fewest_syncs, most_syncs;
 	} cases[] = {
 		{ MEBIBYTE, 12 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 10, 14 },
-		/* the first sync takes 10 s, so that later ones have the minimum size */
+		/* the first sync takes 10 s, so later ones shrink to the minimum size */
 		{ MEBIBYTE / 10, 4 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 8, 12 },
 		{ 20 * MEBIBYTE, 100 * MEBIBYTE, 16 * MEBIBYTE, 21 * MEBIBYTE, 8, 10 },
 		/* syncs of 1, 2, 4 ... 64 MiB, the maximum */
@@ -1091,7 +1091,7 @@ static uint64_t calls_before_cancel;
 
 /*
  * Cancel after the expected calls, at the latest after ten seconds. The signal comes every 100 ms;
- * a wait for a reader lasts at most 50 ms, so it also ends without the signal.
+ * a wait for a reader lasts at most 50 ms, so the wait also ends without the signal.
  */
 static void cancel(UNUSED int signal_number)
 {
@@ -1102,7 +1102,8 @@ static void cancel(UNUSED int signal_number)
 
 /*
  * Check that storing in `name`, whose reader has stopped, blocks until it is canceled, for at least
- * `calls` calls of open(2) and write(2). Fill the pipe first.
+ * `calls` calls of open(2) and write(2). Store repeatedly: a pipe must be full before a store
+ * blocks.
  */
 static void assert_waits(const char *name, uint64_t calls)
 {

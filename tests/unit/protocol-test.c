@@ -21,7 +21,7 @@ struct moment {
 /* The state in which a session of the table begins. */
 enum beginning {
 	NEW,
-	CONNECTED, /* a client has sent its MSG_MR */
+	CONNECTED, /* connected; a client has also sent its MSG_MR */
 	OPERATING, /* the operation is posted; after a WRITE also MSG_DONE */
 	DONE,      /* MSG_DONE is sent, the peer's is expected */
 };
@@ -321,7 +321,10 @@ TEST(windows_are_allowed_from_msg_mr_until_both_verdicts)
 		{ false, LOCAL_VERDICT_SENT, REMOTE_DONE, true, true },
 		{ false, LOCAL_VERIFIED, REMOTE_VERDICT, false, true },
 		{ false, LOCAL_VERIFIED, REMOTE_DONE, true, true },
-		/* a side that gave up sends no more windows: first the peer, then this side */
+		/*
+		 * a side that gave up sends no more windows: below, first the peer gave up, then
+		 * this side
+		 */
 		{ false, LOCAL_DONE_SENT, REMOTE_GAVE_UP, true, false },
 		{ true, LOCAL_VERDICT_POSTED, REMOTE_MR, false, true },
 	};
@@ -390,7 +393,7 @@ static const struct event events[] = {
 	/* clang-format on */
 };
 
-/* A run may be endless: a peer may repeat itself. */
+/* Return -1: a run may be endless, because a peer may repeat itself. */
 static int distance_from_start(UNUSED const struct world *world)
 {
 	return -1;
@@ -479,8 +482,8 @@ static void watch_posts(const struct occasion *occasion)
 }
 
 /*
- * Check that a message counts only if this side has posted everything that the peer needs to send
- * it. Any other message breaks the protocol, even if the peer has disconnected since.
+ * Check that a message counts only if this side has posted everything that must precede the
+ * message. Any other message breaks the protocol, even if the peer has disconnected since.
  */
 static void watch_messages(const struct occasion *occasion)
 {
