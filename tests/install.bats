@@ -8,7 +8,7 @@ bats_require_minimum_version 1.5.0
 # The commands that tests leave out or replace: see without().
 optional=('apt*' 'dpkg*' sudo git id)
 
-# Make a folder with the other commands, once for all tests, because making its links takes a second.
+# Make a folder with links to all other commands, once for all tests, because making the links takes a second.
 setup_file() {
 	local command unwanted=()
 	for command in "${optional[@]}"; do unwanted+=(! -name "$command"); done
@@ -91,7 +91,8 @@ without() {
 	for command; do ! compgen -G "$BATS_FILE_TMPDIR/bin/$command" || return 1; done
 }
 
-# project_files: print the names of this project's files, each with a NUL; in a tarball without git, of all files.
+# project_files: print the names of this project's files, each with a NUL; in a tarball, which has no .git, of all files but
+# those in ./build.
 project_files() {
 	if [ -e .git ]; then
 		git ls-files -z
@@ -430,7 +431,8 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	[ "$(dpkg-deb -f "$copy"/build/rdma-pair_*.deb Maintainer)" = "$(id -un) <$(id -un)@$(uname -n)>" ]
 }
 
-# Debian's rpmbuild neither strips programs nor compresses manual pages, and this package has no signature and no distribution.
+# Expected messages: Debian's rpmbuild neither strips programs nor compresses manual pages, and this package has no
+# signature and no distribution.
 # bats test_tags=slow
 @test "make rpm builds a package with the files of make install, and rpmlint accepts it" {
 	local package unusual="unstripped-binary-or-object|manpage-not-compressed|no-manual-page-for-binary"

@@ -176,7 +176,7 @@ static struct addrinfo *find(const char *address, const char *port)
  */
 static struct rdma_conn_param parameters = { .initiator_depth = 1,
 					     .responder_resources = 1,
-					     .retry_count = 7, /* for a lost packet */
+					     .retry_count = 7, /* retransmissions of a packet */
 					     .rnr_retry_count = 7 /* no limit */ };
 
 static void connect_to(const char *address, const char *port)

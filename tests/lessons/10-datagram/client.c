@@ -3,10 +3,10 @@
  * Send numbered datagrams to a server without a connection. Print which of them are answered.
  *   cc client.c -o client -lrdmacm -libverbs && ./client ADDRESS PORT
  *
- *   1. resolve address and route; end if it is an iWARP adapter
+ *   1. resolve address and route; end if the adapter uses iWARP
  *   2. create an unreliable datagram (UD) queue pair and its completion queues, register memory
  *   3. post a receive for each answer, with room for a header of 40 bytes
- *   4. ask the server for its queue pair's number and QKEY: "connect", but no connection exists
+ *   4. ask the server for its queue pair's number and QKEY: rdma_connect(3), which connects nothing
  *   5. create an address handle: the path to the server's port
  *   6. post all SENDs; each completes when its datagram has left this host
  *   7. receive answers until none has arrived for two seconds
