@@ -130,7 +130,8 @@ VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
   { { EVENT_RECEIVE_REFUSED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
 { "a rejected receive is not the reason if the peer disconnected", DONE, "cs", "rw", false, { { EVENT_RECEIVE_REFUSED, 0, 0 }, IS_LEFT }, LOST },
 /*
- * Giving up: a file has shrunk, or a disk is full. Requests that were posted before complete later.
+ * Giving up: a file has shrunk, or a disk is full. Requests that were posted earlier still
+ * complete.
  */
 { "a side that gives up reports it and waits for the peer to disconnect", OPERATING, "cs", "w", false,
   { { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 },
