@@ -8,7 +8,8 @@
  *
  * A direction is a stream of bytes from a source to a sink. A position is a number of bytes from
  * the beginning of the stream; byte x is at offset x modulo the ring's length, in the rings of both
- * sides. The announced ring is the region of MSG_MR: the sink's for WRITE, the source's for READ.
+ * sides (but see local_span). The announced ring is the region of MSG_MR: the sink's for WRITE, the
+ * source's for READ.
  * The operating side moves the stream between its own ring and the announced one.
  *
  *   WRITE  source -fill-> own ring -RDMA WRITE-> announced ring -copy-> sink
@@ -44,12 +45,12 @@
 #define TRANSFER_ANSWER       16 /* number of unconfirmed MSG_WINDOWs that requires an answer */
 #define TRANSFER_SHARE        4  /* progress of 1/4 of the ring is reported at once */
 #define TRANSFER_REQUEST_SIZE ((uint64_t)1 << 20) /* maximum bytes of a work request */
-#define TRANSFER_MILLISECONDS 250                 /* age at which any progress is reported */
+#define TRANSFER_MILLISECONDS 250                 /* age, in ms, at which progress is reported */
 
 /*
  * Bytes of requests in flight: the initial number, and the maximum. The number doubles each time
  * that all of them complete within TRANSFER_MILLISECONDS. A wire of 2 Mbit/s keeps the initial
- * number: a request posted after these bytes still arrives within a second, so no adapter
+ * number: a request posted after these bytes still arrives after about a second, so no adapter
  * retransmits packets that are only slow.
  */
 #define TRANSFER_IN_FLIGHT     ((uint64_t)256 << 10)
@@ -72,9 +73,10 @@ struct transfer_plan {
 	bool writes; /* RDMA WRITE, else RDMA READ */
 	/*
 	 * A completed WRITE does not mean that the adapter has read the memory (iWARP, if the
-	 * provider sends without copying), so the source refills only consumed bytes. If its own
-	 * ring is shorter than the announced ring, the source reports `produced` after each 1/share
-	 * of its own ring, and the peer answers as soon as it has consumed these bytes.
+	 * provider sends without copying), so the source overwrites only bytes that the sink has
+	 * consumed. If its own ring is shorter than the announced ring, the source reports
+	 * `produced` after each 1/share of its own ring, and the peer answers as soon as it has
+	 * consumed these bytes.
 	 */
 	bool completes_early;
 	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
@@ -137,16 +139,16 @@ struct transfer_operation {
 	uint64_t local, remote; /* offsets of `posted` in this side's ring and in the peer's */
 	uint64_t requests_posted, requests_completed;
 	uint64_t unsignaled; /* number of requests after the last one that asks for a completion */
-	bool steady;         /* each further request is a complete pass: is_steady() */
+	bool steady;         /* each request from now on is a whole pass: is_steady() */
 	unsigned int steady_count; /* number of requests in the latest run, if steady; else 0 */
 	struct transfer_signal signals[TRANSFER_SIGNALS]; /* a queue: entry n is at index n modulo
 							     TRANSFER_SIGNALS */
 	uint64_t signals_posted, signals_completed;
 	uint64_t size;      /* maximum bytes of a request */
 	uint64_t depth;     /* maximum number of outstanding requests; 0: unknown so far */
-	uint64_t interval;  /* number of requests per completion */
+	uint64_t interval;  /* maximum number of requests per completion */
 	uint64_t in_flight; /* maximum bytes of outstanding requests, unless one request has more */
-	bool grows;         /* a higher `in_flight` would allow longer or more requests */
+	bool grows;         /* `in_flight` may double, which allows longer or more requests */
 	uint64_t round;     /* position whose completion ends the measured round */
 	int64_t round_started; /* start of that round; TRANSFER_NEVER: too few requests */
 };
@@ -157,7 +159,10 @@ struct transfer_credits {
 	uint64_t received, advertised; /* the peer's MSG_WINDOWs: received, and confirmed to it */
 };
 
-/* Return the bytes of all passes if each is verified, else of one pass; LENGTH_UNKNOWN: unknown. */
+/*
+ * Return the length, in bytes, of all passes if each is verified, else of one pass; LENGTH_UNKNOWN:
+ * unknown.
+ */
 uint64_t transfer_stream_length(const struct stream_plan *plan);
 
 /* One side of a session. The caller may read it; only this module changes it. */
@@ -203,13 +208,16 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan);
 
 /* ---- Messages ---- */
 
-/* Return `produced` for this side's MSG_MR. Call this once, when MSG_MR is posted. */
+/*
+ * Return `produced` for this side's MSG_MR (WRITE: 0), and record that it is reported. Call this
+ * once, when MSG_MR is posted.
+ */
 uint64_t transfer_announce(struct transfer *transfer);
 
 /*
- * Handle the peer's MSG_MR: its region has `ring` bytes, of which `produced` may be read (only for
- * READ; a peer without a hello: all). The caller has checked that the region does not wrap. Return
- * NULL, or the broken rule: a static string that follows "the peer's memory region ".
+ * Handle the peer's MSG_MR: its region has `ring` bytes, of which `produced` may be read (WRITE:
+ * ignored). The caller has checked that the region does not wrap. Return NULL, or the broken rule:
+ * a static string that follows "the peer's memory region ".
  */
 const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
@@ -228,8 +236,8 @@ static inline int64_t transfer_window_time(struct transfer *transfer, int64_t no
 }
 
 /*
- * Return the MSG_WINDOW to post now, and count it as sent. It must be due, and
- * window_may_be_sent().
+ * Return the MSG_WINDOW to post now, and count it as sent. Call this only if it is due, and
+ * window_may_be_sent() is true.
  */
 struct window transfer_window(struct transfer *transfer);
 
@@ -245,8 +253,8 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
  * read, so MSG_DONE waits for the READ to complete.
  *
  * IBV_SEND_FENCE would make the adapter wait, but neither software adapter of Linux 6.1 supports it
- * reliably: over Soft-RoCE a fenced SEND is sometimes never sent, and soft-iWARP answers no READ
- * while a fenced SEND waits for one of its own.
+ * reliably: over Soft-RoCE a fenced SEND is sometimes never sent, and soft-iWARP answers no READ of
+ * the peer while a fenced SEND waits for a READ of this side.
  */
 static inline bool done_follows_at_once(bool writes)
 {
@@ -272,7 +280,10 @@ static inline bool transfer_operated(const struct transfer *transfer)
 	return position == operated_stream(transfer)->length;
 }
 
-/* Return true if the source is at its end, and this end was agreed or reported to the peer. */
+/*
+ * Return true if the source is at its end, and the peer needs no report of that end: it was agreed
+ * or reported before, or the stream repeats.
+ */
 bool transfer_source_done(const struct transfer *transfer);
 
 /*
@@ -288,8 +299,8 @@ static inline bool transfer_done_due(const struct transfer *transfer)
 uint64_t transfer_done(struct transfer *transfer);
 
 /*
- * Handle the peer's MSG_DONE, which states `bytes`. Return NULL or the broken rule, as
- * transfer_accept() does, to follow "the peer ".
+ * Handle the peer's MSG_DONE, which states `bytes`, and return NULL. If it breaks a rule, change
+ * nothing and return the rule: a static string that follows "the peer ".
  */
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes);
 
@@ -378,12 +389,12 @@ void transfer_rejected(struct transfer *transfer, uint64_t number);
 bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
 /*
- * End a repeating operation with the current pass, because its time is over. No effect on other
- * operations.
+ * End a timed operation on a stream that repeats, because its time is over: after the pass that has
+ * begun, or, between two passes, after one more. No effect on other operations.
  */
 void transfer_stop(struct transfer *transfer);
 
-/* Return the bytes of one pass of the operation; LENGTH_UNKNOWN: unknown. */
+/* Return the length, in bytes, of one pass of the operation; LENGTH_UNKNOWN: unknown. */
 static inline uint64_t transfer_pass(const struct transfer *transfer)
 {
 	return operated_stream(transfer)->plan.length;
@@ -435,14 +446,14 @@ uint64_t transfer_sink_end(const struct transfer *transfer);
 
 /* ---- Deadlines ---- */
 
-/* The party that the transfer waits for. A value implies that the parties below it owe nothing. */
+/* The party that the transfer waits for. The parties that are listed after it owe nothing. */
 enum debtor {
 	DEBTOR_NONE, /* this side can or must continue */
 	DEBTOR_WIRE, /* the wire owes completions */
 	DEBTOR_PEER, /* the peer's program owes data, room in its ring, or MSG_DONE */
 };
 
-/* Return the last of these parties that owes something. This ignores MSG_MR and MSG_VERDICT. */
+/* Return the last of these parties that owes something other than MSG_MR and MSG_VERDICT. */
 enum debtor transfer_debtor(const struct transfer *transfer);
 
 #endif
