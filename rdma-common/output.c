@@ -21,19 +21,19 @@
 
 #include "clock.h"
 
-/* A wait for a reader notices a cancellation after at most this time. */
+/* Maximum time, in milliseconds, until a wait for a reader notices a cancellation. */
 #define PATIENCE_MILLISECONDS 50
-/* Bytes of one write(2): small enough to show progress. */
+/* Maximum bytes of one write(2): small enough to show progress. */
 #define PIECE_SIZE ((size_t)256 * 1024)
 /* Bytes between two syncs: initial, minimum and maximum value. */
 #define FIRST_SYNC ((uint64_t)1024 * 1024)
 #define MIN_SYNC   ((uint64_t)256 * 1024)
 #define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* a disk may become slow suddenly */
-/* The number of symbolic links that the kernel follows (path_resolution(7)). */
+/* Maximum number of symbolic links that the kernel follows (path_resolution(7)). */
 #define LINKS 40
 /*
  * A temporary name beside the file, independent of the file's own name, which may have the maximum
- * length; and the number of names to try.
+ * length; and the maximum number of names to try.
  */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
 #define MAX_NAMES      100
@@ -394,7 +394,7 @@ static bool is_cancelled(const atomic_bool *cancelled)
 
 /*
  * Wait up to PATIENCE_MILLISECONDS until `descriptor` is ready for write(2), and return true if it
- * is. -1: only wait, and return false.
+ * is. If it is -1, wait for the whole time, and return false.
  */
 static bool wait_for_reader(int descriptor)
 {
@@ -443,10 +443,10 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 }
 
 /*
- * Use standard output or another open descriptor. Open a pipe or a terminal again, so that write(2)
- * cannot block this thread and no other process finds the descriptor non-blocking. If that is
- * denied, as after sudo(8), or for a socket, write only PIPE_BUF bytes at a time: a pipe or a
- * socket accepts them after POLLOUT (pipe(7)).
+ * Use standard output or another open descriptor, and return the descriptor to write to. Open a
+ * pipe or a terminal again, so that write(2) cannot block this thread and no other process finds
+ * the descriptor non-blocking. If that is denied, as after sudo(8), or for a socket, write only
+ * PIPE_BUF bytes at a time: a pipe or a socket accepts them after POLLOUT (pipe(7)).
  */
 static int open_again(struct output *output, int descriptor)
 {
@@ -466,8 +466,8 @@ static int open_again(struct output *output, int descriptor)
 /* ---- A file ---- */
 
 /*
- * Call `claim` with random names in output->temporary_name, beside the file, until one is free.
- * Return the result of `claim`. On failure return -1 with errno and leave no name.
+ * Call `claim` with random names in output->temporary_name, beside the file, until one is free; try
+ * MAX_NAMES names. Return the result of `claim`, or -1 with errno and an empty temporary_name.
  */
 static int claim_temporary_name(struct output *output, int (*claim)(const struct output *output))
 {
@@ -537,9 +537,9 @@ static bool copy_acl(const struct output *output)
 }
 
 /*
- * Copy mode, group and owner of the replaced file, each if permitted. Remove the rights of a group
- * that the file does not get. Set the owner last: a file of another user cannot be changed. Return
- * 0, or -1 with errno.
+ * Copy ACL, mode, group and owner of a replaced regular file, each if permitted. Remove the rights
+ * of a group that the file does not get. Set the owner last: a file of another user cannot be
+ * changed. Return 0 (also if no file is replaced), or -1 with errno.
  */
 static int set_attributes(const struct output *output)
 {
@@ -632,9 +632,9 @@ static int sync_folder(const struct output *output)
 }
 
 /*
- * Count written bytes. Sync after as many bytes as the disk writes in about a second: double that
- * number if the last sync took much less time, halve it if it took longer. Return 0, or -1 with
- * errno.
+ * Count written bytes. Sync after as many bytes as the disk writes in about a second, between
+ * MIN_SYNC and MAX_SYNC: double that number if the sync took at most 500 ms, halve it if it took
+ * more than 1500 ms. Return 0, or -1 with errno.
  */
 static int sync_as_it_goes(struct output *output, size_t written)
 {
