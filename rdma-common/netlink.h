@@ -28,10 +28,13 @@ struct netlink_request {
 /* Return a request with this body of `size` bytes, and without attributes. */
 struct netlink_request netlink_make_request(int type, int flags, const void *body, size_t size);
 
-/* Add the bytes of an address, without its port. */
+/* Add an attribute of this type: the bytes of an IPv4 or IPv6 address, without its port. */
 void netlink_add_address(struct netlink_request *request, int type, const struct sockaddr *address);
 
-/* Add the name of a network interface, or another text of fewer than IF_NAMESIZE bytes. */
+/*
+ * Add an attribute of this type: the name of a network interface, or another text of fewer than
+ * IF_NAMESIZE bytes.
+ */
 void netlink_add_name(struct netlink_request *request, int type, const char *name);
 
 /* A list of attributes, or the contents of one. Empty if there is none, or if it is cut off. */

@@ -84,7 +84,7 @@ struct options {
 	const char *port; /* decimal number; NULL: any free port (server) */
 };
 
-/* Size of the smallest text payload, and of the payload of the tutorial's programs, in bytes. */
+/* Minimum size, in bytes, of a text payload, and the size of the tutorial programs' payload. */
 #define DEFAULT_PAYLOAD 1024
 
 /*
@@ -126,7 +126,10 @@ enum parsed {
  */
 enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv);
 
-/* Check the combination of options. If they conflict, print a message; return PARSED_FAILED. */
+/*
+ * Check the combination of options. If they conflict, print a message and return PARSED_FAILED;
+ * otherwise return PARSED_RUN.
+ */
 enum parsed check_options(const struct options *options);
 
 /*

@@ -22,10 +22,13 @@
 #include "netlink.h"
 #include "reasons.h"
 
-/* Signals this close together count as one: timeout(1) signals the process and its group. */
+/*
+ * Time, in nanoseconds, within which several signals count as one: timeout(1) signals the process
+ * and its group.
+ */
 #define SIGNAL_NANOSECONDS 100000000
 
-/* Attribute a failure to open RDMA devices to the limit of open files if that is below this. */
+/* Limit of open files; a lower one counts as the cause if RDMA devices cannot be opened. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
 #define STACK_SIZE ((size_t)256 << 10)
@@ -96,7 +99,7 @@ int process_watch_device(struct process *process, struct ibv_context *verbs)
 											      : 0;
 }
 
-/* Return the ending signals (process.h); not SIGHUP if nohup(1) has it ignored. */
+/* Return the ending signals (process.h), without SIGHUP if nohup(1) has it ignored. */
 static sigset_t ending_signals(void)
 {
 	struct sigaction hangup;
@@ -159,7 +162,7 @@ static int open_signals(struct process *process)
 	return process->signal_descriptor < 0 ? -1 : 0;
 }
 
-/* Raise the soft limit of open files to the hard limit: each session needs some. */
+/* Raise the soft limit of open files to the hard limit: each session opens several. */
 static void raise_descriptor_limit(void)
 {
 	struct rlimit limit;
@@ -205,7 +208,8 @@ const char *rdma_cm_advice(void)
 }
 
 /*
- * Count the files that `pattern` names. Set `*openable` to true if this user may open all of them.
+ * Return the number of files that `pattern` names. Set `*openable` to false if this user may not
+ * open one of them, else to true.
  */
 static size_t count_files(const char *pattern, bool *openable)
 {
@@ -241,7 +245,7 @@ const char *device_advice(int error)
 				     netlink_rdma_is_exclusive());
 }
 
-/* Fail, with advice: librdmacm failed with errno, or found no device. */
+/* Report, with advice, that librdmacm failed with errno, or found no device (ENODEV). */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	int error = errno;
@@ -349,7 +353,10 @@ void process_close(struct process *process, bool may_report)
 
 /* ---- Waiting for events ---- */
 
-/* Take one event off the channel, acknowledge it, and copy what is needed. */
+/*
+ * Take one event off the channel, copy the needed fields, and acknowledge it. If the channel fails,
+ * print a warning, and stop watching it.
+ */
 static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 {
 	const struct rdma_conn_param *parameters;
@@ -384,7 +391,7 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	return WAKEUP_CM_EVENT;
 }
 
-/* Take one event of the device, acknowledge it, and copy what is needed. */
+/* Take one event of the device, copy the needed fields, and acknowledge it. */
 static enum wakeup take_device_event(struct process *process, struct ibv_context *verbs,
 				     struct device_event *copy)
 {
