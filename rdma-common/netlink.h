@@ -105,10 +105,10 @@ struct pause_frames {
  */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames);
 
-/* Store the number of a generic netlink family, a uint16_t, from the kernel's description of it. */
+/* Store in `*number`, a uint16_t, the number of the generic netlink family in the message. */
 void netlink_take_family(void *number, struct netlink_message message);
 
-/* Store the pause frames in a message of ethtool's family. */
+/* Store in `*frames`, a struct pause_frames, the numbers in a message of ethtool. */
 void netlink_take_pause(void *frames, struct netlink_message message);
 
 #endif

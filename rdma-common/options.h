@@ -77,11 +77,11 @@ struct options {
 	uint64_t maximum_payload;      /* maximum bytes of a payload from a peer */
 	bool one_off;                  /* server: exit after the first session */
 	unsigned int maximum_sessions; /* server: maximum number of sessions at a time */
-	const char *address;           /* client: the address of the peer */
+	const char *address;           /* client: name or address of the server; NULL: none */
 	const char *bind; /* local address to connect from or to listen on; NULL: any */
 	unsigned int tos; /* IPv4's TOS byte, or the traffic class of IPv6 and of a GRH;
 			     DEFAULT_TOS: not given */
-	const char *port; /* decimal number; NULL: any free port (server) */
+	const char *port; /* decimal number; NULL: any free port (server), none (client) */
 };
 
 /* Minimum size, in bytes, of a text payload, and the size of the tutorial programs' payload. */

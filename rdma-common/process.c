@@ -23,8 +23,8 @@
 #include "reasons.h"
 
 /*
- * Time, in nanoseconds, within which several signals count as one: timeout(1) signals the process
- * and its group.
+ * Time, in nanoseconds, within which signals count as one: timeout(1) signals the process and its
+ * group.
  */
 #define SIGNAL_NANOSECONDS 100000000
 
@@ -130,8 +130,8 @@ static void set_handler(const sigset_t *signals, void (*handler)(int))
 }
 
 /*
- * End process 1 of a PID namespace, such as a container, with the status that a shell shows for the
- * signal. This replaces the default action, which the kernel denies to process 1
+ * End process 1 of a PID namespace, such as a container's, with the status that a shell shows for
+ * the signal. This replaces the default action, which the kernel denies to process 1
  * (pid_namespaces(7)). Async-signal-safe.
  */
 static void exit_by_signal(int signal_number)
@@ -208,8 +208,8 @@ const char *rdma_cm_advice(void)
 }
 
 /*
- * Return the number of files that `pattern` names. Set `*openable` to false if this user may not
- * open one of them, else to true.
+ * Count the files that `pattern` names. Set `*openable` to false if this user may not open one of
+ * them, else to true.
  */
 static size_t count_files(const char *pattern, bool *openable)
 {
@@ -355,7 +355,7 @@ void process_close(struct process *process, bool may_report)
 
 /*
  * Take one event off the channel, copy the needed fields, and acknowledge it. If the channel fails,
- * print a warning, and stop watching it.
+ * warn, and stop watching it.
  */
 static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 {

@@ -61,8 +61,7 @@
 
 /* One stream, as known before the peer's MSG_MR. */
 struct stream_plan {
-	bool present; /* false: no payload in this direction (one way); the other fields are invalid
-		       */
+	bool present;    /* false: no payload in this direction (one way), other fields invalid */
 	bool verify_all; /* verify each pass: all passes form one stream, which never repeats */
 	uint64_t length; /* bytes of one pass; LENGTH_UNKNOWN: only one pass is possible */
 	uint64_t passes; /* number of passes; 0: until the time is over */
@@ -83,8 +82,8 @@ struct transfer_plan {
 	uint64_t request_size; /* maximum bytes of a request */
 	unsigned int credits;  /* maximum number of unconfirmed MSG_WINDOWs; 0: the peer does not
 				  know MSG_WINDOW */
-	unsigned int answer;   /* number of unconfirmed MSG_WINDOWs that requires an answer: 2 to
-				  `credits` - 1 */
+	unsigned int answer;   /* number of the peer's unconfirmed MSG_WINDOWs that requires an
+				  answer: 2 to `credits` - 1 */
 	unsigned int share;    /* progress of 1/share of the ring is reported at once */
 	struct stream_plan outgoing; /* this side is the source */
 	struct stream_plan incoming; /* this side is the sink */
@@ -149,7 +148,7 @@ struct transfer_operation {
 	uint64_t interval;  /* maximum number of requests per completion */
 	uint64_t in_flight; /* maximum bytes of outstanding requests, unless one request has more */
 	bool grows;         /* `in_flight` may double, which allows longer or more requests */
-	uint64_t round;     /* position whose completion ends the measured round */
+	uint64_t round;     /* position whose completion ends the round (end_round()) */
 	int64_t round_started; /* start of that round; TRANSFER_NEVER: too few requests */
 };
 
