@@ -7,7 +7,7 @@
 REDIRECTED(fcntl);
 
 #define PORT         20000
-#define REQUEST_SIZE 56 /* private data over InfiniBand and RoCE, padded with zeros */
+#define REQUEST_SIZE 56 /* bytes of private data over InfiniBand and RoCE */
 #define REPLY_SIZE   196
 #define REJECT_SIZE  148
 
@@ -139,7 +139,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 	return leave(error);
 }
 
-/* Drop the events of an id that have not reached the program, as the library does. */
+/* Drop the events of an id that the program has not fetched, as the kernel does. */
 static void discard_events(struct fake_id *id)
 {
 	struct channel *channel = (struct channel *)id->id.channel;
@@ -247,7 +247,7 @@ static void deliver_event(struct stimulus *stimulus)
 	raise_counter(id->id.channel->fd);
 }
 
-/* Set the size of private data. InfiniBand and RoCE pad it with zeros, iWARP does not. */
+/* Set the size of private data. Only InfiniBand and RoCE pad it, with zeros to `padded` bytes. */
 static void add_private_data(struct stimulus *stimulus, uint32_t size, uint32_t padded)
 {
 	stimulus->size = is_iwarp() ? size : padded;
@@ -360,7 +360,8 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 
 /*
  * Move events that the program has not fetched to the new channel, as the kernel does. An event
- * that is fetched but not acknowledged is a violation: the real library would wait for it.
+ * that is fetched but not acknowledged is a violation: the real library would wait for its
+ * acknowledgement.
  */
 int rdma_migrate_id(struct rdma_cm_id *base, struct rdma_event_channel *target)
 {
@@ -406,8 +407,8 @@ static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 }
 
 /*
- * Wait until a synchronous call is done; return 0, or -1 with errno. The event belongs to the
- * library until the next call or rdma_destroy_id(3).
+ * Wait until a synchronous call is done, unless `result` shows its failure. Return 0, or -1 with
+ * errno. The event belongs to the library until the next call or rdma_destroy_id(3).
  */
 static int wait_until_done(struct rdma_cm_id *id, int result)
 {
@@ -466,8 +467,8 @@ static bool has_address(const struct rdma_cm_id *id)
 
 /*
  * Return true if the device's GID table has the id's address, on an interface of this network
- * namespace. Linux checks both (cma_validate_port()); iWARP has no GIDs. The address of "eth9" is
- * missing.
+ * namespace. Linux checks both (cma_validate_port()); iWARP has no GIDs. The address of "eth9",
+ * 198.51.100.2, is missing.
  */
 static bool is_of_device(const struct rdma_cm_id *id)
 {
@@ -617,7 +618,7 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	forbid(timeout < 1, "the timeout is less than 1 ms");
 	forbid(source && source->sa_family != address->sa_family,
 	       "source and destination have different address families");
-	/* as in Linux 6.1; over RoCE rdma_resolve_route(3) fails instead */
+	/* Linux 6.1 rejects a loopback address here; over RoCE, rdma_resolve_route(3) fails */
 	if (is_loopback(address) && is_iwarp())
 		error = EINVAL;
 	if (!error) {
@@ -758,7 +759,10 @@ static bool is_unused_port(const struct rdma_cm_id *id)
 	return port >= 47893 && port < 47897;
 }
 
-/* Reject a request to an unused port, with the reason of unused:N; 0: do not answer. */
+/*
+ * Reject a request to an unused port, with the reason of unused:N (iWARP: ECONNREFUSED). If N is 0,
+ * do not answer.
+ */
 static int reject_unused(struct fake_id *id)
 {
 	int reason = (int)scripted_number("unused", 8);
