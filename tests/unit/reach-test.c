@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tests of the rules that name a cause: the rule for facts that were recorded between two hosts,
- * and no rule if one of these facts is missing.
+ * Tests of the rules that name a cause. Facts that were recorded between two hosts select their
+ * rule, but not if one of the facts in its condition is missing.
  */
 #include <json-c/json.h>
 
@@ -122,8 +122,8 @@ static const struct row rows[] = {
 	  "C10" },
 	{ IWARP "port=4711 request=silent control=silent neighbour=resolved udp_other=silent",
 	  "C10" },
-	/* a router answers for the address; only the later packet, as the search for a neighbor
-	   failed */
+	/* a router answers "unreachable"; second row: only to the later packet, when its search for
+	   a neighbor had failed */
 	{ ROCE ON_ETH0
 	  "request=silent neighbour=resolved udp_roce=unreachable udp_from=192.0.2.254 udp_other=unreachable",
 	  "C11" },
@@ -133,7 +133,7 @@ static const struct row rows[] = {
 	{ IWARP
 	  "port=4711 request=failed udp_roce=unreachable udp_from=192.0.2.254 udp_other=silent",
 	  "C11" },
-	/* this host's own kernel, or the address itself, answers so */
+	/* this answer comes from this host's kernel, or the address itself */
 	{ ROCE ON_ETH0
 	  "request=silent udp_roce=unreachable udp_from=192.0.2.2 udp_other=unreachable",
 	  NULL },

@@ -49,8 +49,8 @@ static void assert_escaped_elsewhere(const char *bytes)
 }
 
 /*
- * The first and last character of each length of UTF-8, and the nearest invalid sequences (RFC
- * 3629).
+ * The cases are the first and last character of each length in UTF-8, and the nearest invalid
+ * sequences (RFC 3629).
  */
 TEST(text_is_shown_and_invalid_characters_are_escaped)
 {
@@ -204,7 +204,7 @@ TEST(each_latency_is_counted_in_a_bucket_near_its_value)
 	}
 }
 
-/* The middle of a bucket may lie outside of all values in it. */
+/* The middle of a bucket may lie outside the range of the values counted in it. */
 TEST(quantiles_lie_within_the_counted_latencies)
 {
 	static const int64_t lowest[] = { 256, 1025, 98304, 98305, 1000000, 999999999 };
@@ -291,7 +291,10 @@ static void assert_printed_among(const char *part)
 		fail_msg("'%s' is not in '%s'", part, session.printed[STREAM_OUTPUT]);
 }
 
-/* End the session, and check its JSON object: `kind`, version, time, this host, then `rest`. */
+/*
+ * End the session. Check its JSON object (`kind`, version, time, this host, then `rest`) and its
+ * standard error.
+ */
 static void assert_object(const char *kind, const char *rest, const char *error)
 {
 	const char *text = session.printed[STREAM_OUTPUT];
@@ -742,7 +745,10 @@ TEST(interval_has_its_own_rate_and_errors)
 
 /* ---- Progress ---- */
 
-/* Check the text that is drawn on a terminal after `done` of `all` bytes; a "|" ends it. */
+/*
+ * Check the text that is drawn on a terminal after `done` of `all` bytes. This function writes the
+ * "|" at the end of `expected`.
+ */
 static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nanoseconds,
 			 const char *expected)
 {

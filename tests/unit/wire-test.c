@@ -197,7 +197,7 @@ static enum hello_kind decode(const uint8_t *wire, size_t size, struct hello *he
 	return found;
 }
 
-/* Check that `wire` is decoded to `expected`: both encode to the same bytes. */
+/* Check the kind of the hello in `wire`, and its fields: it encodes to the bytes of `expected`. */
 static void assert_hello(const uint8_t *wire, size_t size, const struct hello *expected)
 {
 	uint8_t expected_wire[HELLO_SIZE], found_wire[HELLO_SIZE];
@@ -267,7 +267,7 @@ TEST(a_peer_without_the_magic_has_no_hello)
 
 /*
  * A hello begins with the magic. The fields after the version are decoded only if the hello is
- * complete.
+ * complete and of this version.
  */
 TEST(a_short_hello_counts_as_another_version)
 {
