@@ -161,8 +161,8 @@ transfers() {
 	done
 }
 
-# limit_rate HOST: slow down what HOST sends, so much that the other direction is three times as fast even on a busy
-# machine.
+# limit_rate HOST: limit what HOST sends to 2 Mbit/s, so that the other direction is at least three times as fast even on
+# a busy machine.
 limit_rate() {
 	lab run "$1" tc qdisc replace dev eth0 root netem rate 2mbit
 }
@@ -358,7 +358,7 @@ set_mtu() {
 }
 
 # boot WHO HOST UNIT: start systemd on HOST in the background, as process 1 of a PID namespace, with the installed programs and
-# example units; it starts UNIT. Its other units are few, because starting all of Debian's takes long on an emulated host.
+# example units; systemd starts UNIT and few other units, because starting all of Debian's takes long on an emulated host.
 boot() {
 	# shellcheck disable=SC2016 # expanded on the host
 	start "$1" "$2" unshare --mount --pid --uts --fork --kill-child --mount-proc bash -euc '
@@ -394,7 +394,7 @@ journal() {
 	await_listener a 47881
 	# shellcheck disable=SC2016 # expanded on the host
 	run -0 lab run a sh -c 'stat -c %u "/proc/$(pidof rdma-server)"'
-	[ "$output" -ge 61184 ] # the first user of DynamicUser=
+	[ "$output" -ge 61184 ] # the lowest user id of DynamicUser=
 	boot client b "$unit.timer"
 	await journal b "$unit"
 	[ "$(json kind status)" = $'check\n0' ]

@@ -24,7 +24,7 @@ setup() {
 	[ "$status" -ne 0 ]
 }
 
-# If both sides post more READs than the adapter sends at a time, the adapters of soft-iWARP may wait for each other
+# If both sides post more READs than their adapters send at a time, the adapters of soft-iWARP may wait for each other
 # forever.
 # bats test_tags=slow
 @test "READs in both directions are verified, even if both sides have more of them than the adapters serve at a time" {

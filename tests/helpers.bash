@@ -1,5 +1,5 @@
-# Functions for the tests in this folder. In the lab a server runs on host a in the background, clients run on host b in
-# the foreground.
+# Functions for the tests in this folder. In the lab a server runs on host a in the background, clients run on host b, in
+# the foreground unless start_client() starts them.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables go to and from bats and the tests
 
 bats_require_minimum_version 1.5.0
@@ -15,8 +15,8 @@ PEER=${PEER:-$top/build/peer}
 # The lessons' programs, in one folder for each lesson. They use no code of this project.
 LESSONS=${LESSONS:-$top/build/lessons}
 
-# Seconds to wait for any event. An expected event takes a small part of that, or never comes. A program that is
-# expected to succeed gets the same --timeout.
+# Maximum time, in seconds, to wait for an event. An expected event takes a small part of that, or never comes. A
+# program that is expected to succeed gets the same --timeout.
 LIMIT=${LIMIT:-120}
 
 # await COMMAND...: repeat the command until it succeeds, for at most LIMIT seconds.
@@ -49,7 +49,7 @@ await_listener() {
 	done' - "$2" "$LAB_TRANSPORT"
 }
 
-# await_requests COUNT: wait until host a's kernel has COUNT connect requests that the program has not answered.
+# await_requests COUNT: wait until host a's kernel has at least COUNT connect requests that the program has not answered.
 await_requests() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run -w "$LIMIT" a sh -c 'until [ "$(rdma resource show cm_id | grep -c "state CONNECT ")" -ge "$1" ]; do
@@ -61,7 +61,7 @@ milliseconds() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 
-# within SECONDS START WHAT [LEAST]: fail if more than SECONDS and half of LIMIT, or less than LEAST seconds, have
+# within SECONDS START WHAT [LEAST]: fail if more than SECONDS plus half of LIMIT, or less than LEAST seconds, have
 # passed since START (of milliseconds()). SECONDS is the time that an idle machine needs; emulated hosts may take
 # several times that. The limit shows that a program notices an event, and does not wait for a --timeout of $LIMIT.
 within() {
@@ -82,7 +82,8 @@ start() {
 	process=$!
 }
 
-# await_port WHO: wait until the server or peer prints its port, on standard output or standard error; sets $port.
+# await_port WHO: wait until the server or peer prints its port, on standard output or standard error; sets $port. Fails
+# after LIMIT seconds, or if the program ends.
 await_port() {
 	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p;T;q' < <(exec timeout "$LIMIT" \
 		tail --pid="${!1}" -q -s 0.1 -n +1 -f "$BATS_TEST_TMPDIR/$1".{out,err} 3>&-))
@@ -179,7 +180,7 @@ drop_nothing() {
 		echo 1 >/proc/sys/net/ipv4/tcp_early_demux'
 }
 
-# on HOST COMMAND...: run COMMAND on HOST; sets $status, $output and $stderr.
+# on HOST COMMAND...: run COMMAND on HOST for at most 2 * LIMIT seconds; sets $status, $output and $stderr.
 on() {
 	run --separate-stderr lab run -w $((2 * LIMIT)) "$@" </dev/null
 }
@@ -296,8 +297,8 @@ setup_file() {
 	done
 }
 
-# End the programs that a failed test left running, restore the hosts with the command in $repair, remove the temporary
-# $folder, show the output, and validate JSON objects. A test sets both variables.
+# Show the results of the last command, end the programs that a failed test left running, restore the hosts with the
+# command in $repair, show the programs' output, and remove $folder. A test may set $repair and $folder.
 teardown() {
 	local who file
 	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:0:2000}" "${stderr:0:2000}"

@@ -52,7 +52,7 @@ usage_error() {
 	[[ $stderr == "rdma-server: "* ]]
 }
 
-# A server of several clients copies the pipe to a deleted file, because each client gets the payload. The test keeps
+# A server for several clients copies the pipe to a deleted file, because each client gets the payload. The test keeps
 # the pipe open, so the server is still copying.
 @test "if standard output is closed at the start, no other file takes its descriptor" {
 	local pid status=0
