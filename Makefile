@@ -34,7 +34,7 @@ $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 PROGRAM_COMMIT ?= $(shell [ ! -e .git ] || ! command -v git >/dev/null || \
 	git describe --always --abbrev=7 --exclude='*' --dirty=.dirty | sed 's/^/+g/')
 
-# The file changes only if the commit does, and one object depends on it.
+# This file changes only if the commit does, and only options.o depends on it.
 build/version: FORCE
 	@mkdir -p build
 	@commit='$(PROGRAM_COMMIT)'; echo "$$commit" | cmp -s - $@ || echo "$$commit" >$@
@@ -65,13 +65,13 @@ SCHEMA = rdma-pair.schema.json
 DOCUMENTATION = $(INSTALLED)/share/doc/rdma-pair
 UNITS = $(wildcard .systemd/*)
 
-# fish runs this to make a command "complete" of each option of @, a program.
+# fish runs this line: it makes a command "complete" of each option in the --help of the program @.
 define FISH_COMPLETION
 @ --help | sed -nE '/^ +(-., )?--/ { s/^ +-(.),/-s \1/; s/--([a-z-]+)( [A-Z]+)? +(.*)/-l \1 -d "\3"/; s/^/complete -c @ /p }' | source
 endef
 
-# Build first only if the folder belongs to this user: the owner's next 'make' could not replace root's files. In
-# another user's folder git refuses to work, so -o keeps make from calling it. The shells read the options from --help.
+# Build first only if the folder belongs to this user: the owner's next 'make' could not replace files of root. In
+# another user's folder git refuses to work, so -o keeps make from calling git. The shells read the options from --help.
 install: export FISH = $(FISH_COMPLETION)
 install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
@@ -339,7 +339,7 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 	$(MAKE) --no-print-directory all
 	tests/layers
 
-# Without optimization; with whole-program optimization; with the strictest _FORTIFY_SOURCE. Then the analyzer of gcc.
+# Build without optimization, with whole-program optimization, and with the strictest _FORTIFY_SOURCE; then run gcc's analyzer.
 FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
 ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
 
