@@ -36,8 +36,8 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 
 /*
  * Try to register the memory of the smallest session; set memory_error and lock_limited. If that
- * works, try to exceed a limit below 64 MiB and the memory budget: some drivers ignore the
- * locked-memory limit, others apply it to processes that the kernel exempts.
+ * works, and the locked-memory limit is below 64 MiB and below the memory budget, try to exceed the
+ * limit: some drivers ignore it, others apply it to processes that the kernel exempts.
  */
 void devices_try_memory(struct devices *devices, struct ibv_context *verbs);
 

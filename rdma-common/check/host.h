@@ -2,7 +2,7 @@
 /*
  * Report this host's RDMA devices from sysfs (Documentation/ABI: stable/sysfs-class-infiniband,
  * testing/sysfs-bus-pci): adapters and their PCIe link, ports and their rate, GIDs. Find limits
- * that make a path slower than the hardware, or that stop it at a router. No file that needs a
+ * that make a path slower than the hardware, or that stop packets at a router. No file that needs a
  * privilege is opened, and no setting is changed.
  *
  * A container may see the adapters and GIDs of all network namespaces in sysfs. Adapters that it
@@ -23,7 +23,7 @@
 
 #include "findings.h"
 
-/* An address of this network namespace that leads to the port of a device, by rdma_bind_addr(3). */
+/* An address of this network namespace, with the device's port that rdma_bind_addr(3) finds. */
 struct host_address {
 	struct ibv_context *verbs;
 	uint8_t port;
@@ -48,7 +48,7 @@ const struct host_address *host_find_address(const struct host_view *view,
  * Examine the devices of `view` in the order of their names. `root`: the folder that has sys and
  * proc; "" for this host. Report adapters, links, GIDs and settings to `findings`. A file that
  * cannot be read is left out; without devices there is no finding. Return true if a finding has
- * failed: a path is slower than the hardware could be, or stops at a router.
+ * failed: a path is slower than the hardware could be, or packets stop at a router.
  *
  * A port is judged if an address of `view` leads to it, or if it is InfiniBand, where a program
  * without rdma_cm needs no address. An adapter is judged if one of its ports is. Other findings
@@ -60,14 +60,14 @@ bool host_examine(const char *root, const struct host_view *view, struct finding
 bool host_is_software(const char *device);
 
 /*
- * Return the transport of a port of the same device, "iwarp", "roce" or "infiniband"; empty: not
- * known, or another one.
+ * Return the transport of a port of the device with this folder: "iwarp", "roce" or "infiniband";
+ * empty: not known, or another transport.
  */
 const char *host_transport(const char *device, unsigned int port);
 
 /*
- * Return the link rate of a port of such a device in Gbit/s; 0: the port is not active; -1: there
- * is no such port. The rate of a software device means nothing.
+ * Return the link rate, in Gbit/s, of a port of the device with this folder; 0: the port is not
+ * active; -1: there is no such port. The rate of a software device means nothing.
  */
 double host_port_rate(const char *device, unsigned int port);
 

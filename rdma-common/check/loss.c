@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Smallest count that is judged: a single lost packet shows nothing. */
+/* Minimum count of lost packets to judge: a single packet shows nothing. */
 #define MIN_LOST 2
 
 /* Lost packets of one direction, as in struct loss. */

@@ -123,7 +123,7 @@ static const struct rule rules[] = {
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 };
 
-/* Statements about this host for a user of the other one; all that hold form one finding. */
+/* Statements about this host, for a user of the other host; all that hold form one finding. */
 static const struct rule listening[] = {
 	{ "", "listeners=none", "no RDMA program listens on this host", { 0 }, "" },
 	{ "", "listeners!=none", "listening on this host: {listeners}", { 0 }, "" },
@@ -149,7 +149,7 @@ static const char *find_fact(const struct evidence *evidence, const char *name)
 	return "?";
 }
 
-/* Append a text of a rule with the facts that it names. */
+/* Append `text`, with the fact (or "?") in place of each {name}. */
 static void expand(const struct evidence *evidence, const char *text, struct strbuf *buf)
 {
 	struct strbuf copy = { 0 };
@@ -161,7 +161,7 @@ static void expand(const struct evidence *evidence, const char *text, struct str
 		strbuf_addf(buf, "%s", is_name ? find_fact(evidence, part) : part);
 }
 
-/* Return true if a word of a condition, in which facts are expanded, holds. */
+/* Return true if a word of a condition, with facts in place of each {name}, holds. */
 static bool word_holds(const struct evidence *evidence, char *word)
 {
 	const char *fact = find_fact(evidence, strsep(&word, "!="));
@@ -234,7 +234,7 @@ bool reach_report(struct findings *findings, const struct evidence *evidence)
 		    : "{address} was not reached, and no rule of rdma-pair(7) explains it",
 	       &findings->found);
 	expand(evidence, rule ? rule->advice : ASK_THERE, &findings->advice);
-	if (rule) /* the cause outranks the symptom */
+	if (rule) /* report the cause instead of the symptom */
 		findings->first_failure.length = 0;
 	reach_report_facts(findings, evidence, rule, false);
 	return rule;
