@@ -10,10 +10,10 @@
 #define WORDS     8
 #define WORD_SIZE sizeof(uint64_t)
 #define STEP      (WORDS * WORD_SIZE) /* bytes */
-/* Bytes compared at a time: they and the pattern fit into the first-level cache. */
+/* Maximum bytes compared at a time: they and the pattern fit into the first-level cache. */
 #define PIECE ((size_t)4096)
 
-/* Word n of the pattern, counted from 1, is n times this number, so that every bit varies. */
+/* Word n of the pattern, from 1, is n times this number modulo 2^64, so that every bit varies. */
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
 /* Difference between a word and the word one step before. Adding it replaces a multiplication. */
 #define STEP_MULTIPLIER (WORDS * MULTIPLIER)

@@ -92,7 +92,7 @@ static void accept_client(void)
 	check(rdma_accept(id, &parameters), "accept the connection");
 }
 
-/* Step 5. Return false after the last message. */
+/* Step 5. Return false after the last message, a SEND without immediate data. */
 static bool receive(void)
 {
 	struct ibv_wc wc;
