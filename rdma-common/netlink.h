@@ -53,8 +53,8 @@ typedef void (*netlink_function)(void *context, struct netlink_message message);
 
 /*
  * Send a request to a netlink protocol such as NETLINK_ROUTE. Call `function` for each message of
- * the answer that has this type. Return the errno value if the answer is an error; otherwise 0,
- * also if there is no answer.
+ * this type in the answer. Return the errno value if the answer is an error; otherwise 0, also
+ * if there is no answer.
  */
 int netlink_ask(int protocol, const struct netlink_request *request, int type,
 		netlink_function function, void *context);

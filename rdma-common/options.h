@@ -41,7 +41,8 @@ const char *role_name(enum role role);
 enum role other_role(enum role role);
 
 /*
- * Return true if a side with this role sends a payload. A one-way session has a single direction.
+ * Return true if a side with this role sends a payload: both sides do, except in a one-way session,
+ * in which only the client (WRITE) or the server (READ) does.
  */
 bool sends_payload(enum role role, enum operation operation, bool one_way);
 

@@ -717,7 +717,7 @@ void rdma_destroy_qp(struct rdma_cm_id *base)
 
 /*
  * Return true if librdmacm itself rejects this number of READs. It stores the driver's number in a
- * byte, and 255 requests that number (ucma_valid_param() in its cma.c).
+ * byte, and 255 stands for that number (ucma_valid_param() in its cma.c).
  */
 static bool exceeds_reads(uint8_t asked, uint32_t stated)
 {
