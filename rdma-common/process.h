@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process: its signals, and the events that the main thread waits for, from the connection
- * manager, devices, signals, and threads that end.
+ * The process: its signals, and the main thread's wait for signals, events of the connection
+ * manager and of devices, and ends of threads.
  *
  * Threads: the main thread, unless a function says otherwise.
  */
@@ -63,7 +63,7 @@ struct device_event {
 	void *context; /* context of the queue pair or completion queue that failed; NULL: none */
 };
 
-/* Reasons to return from process_wait(). */
+/* Reasons why process_wait() returns. */
 enum wakeup {
 	WAKEUP_CM_EVENT,     /* the event is stored */
 	WAKEUP_DEVICE_EVENT, /* the event is stored */
@@ -76,26 +76,27 @@ enum wakeup {
 
 /*
  * Open /dev/null in place of a closed standard input, output or error, so that no later
- * descriptor becomes one of them. Reading or writing such a descriptor fails with EBADF. Call it
- * first in main().
+ * descriptor becomes one of them. Reading that input, or writing that output, fails with EBADF.
+ * Call this first in main().
  */
 void reserve_std_fds(void);
 
 /*
  * Initialize `process`; process_close() may follow. From now on an ending signal ends the process
- * at once, even if SIGINT or SIGTERM were ignored. `console` must outlive the process.
+ * at once, even if SIGINT or SIGTERM were ignored. `console` must outlive `process`.
  */
 void process_init(struct process *process, struct console *console);
 
 /*
- * Block the ending signals; open the console, the event channel and every device. On failure, print
- * and record a message.
+ * Block the ending signals, ignore SIGPIPE and SIGXFSZ, and raise the limit of open files; open the
+ * console, the event channel and every device. On failure, print and record the reason.
  */
 enum status process_open(struct process *process);
 
 /*
- * Free everything. No connection and no identifier may be left. `may_report`: a thread may still
- * call process_notify_exit(), so keep the write end of its pipe open.
+ * Free the list of devices, and close the descriptors. No connection and no rdma_cm_id may be left.
+ * `may_report`: a thread may still call process_notify_exit(), so keep the write end of its pipe
+ * open.
  */
 void process_close(struct process *process, bool may_report);
 
@@ -133,7 +134,7 @@ int make_nonblocking(int descriptor);
 
 /*
  * Watch the events of this device, which may have appeared after the start, until librdmacm closes
- * its context. Return 0, or -1 with errno.
+ * its context. Return 0, even if they are watched already, or -1 with errno.
  */
 int process_watch_device(struct process *process, struct ibv_context *verbs);
 
@@ -151,11 +152,11 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 void process_notify_exit(struct process *process, void *what);
 
 /*
- * Call rdma_connect(3) with a limit of `seconds`. Over soft-iWARP, Linux waits for the TCP
- * connection in that call, for up to two minutes, and only a signal interrupts it: SIGALRM after
- * the limit, or an ending signal, within a second if it arrives just before the call waits; the
- * first ending signal stays pending for process_wait(). Return 0 or an errno value: ETIMEDOUT after
- * the limit, EINTR after an ending signal.
+ * Call rdma_connect(3) with a limit of `seconds`, at least 1. Over soft-iWARP, Linux waits for the
+ * TCP connection in that call, for up to two minutes, and only a signal interrupts it: SIGALRM at
+ * the limit, or an ending signal. The first ending signal stays pending for process_wait(); if it
+ * arrives just before the call waits, the call ends within a second. Return 0 or an errno value:
+ * ETIMEDOUT after the limit, EINTR after an ending signal.
  */
 int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *parameters,
 			 unsigned int seconds);
@@ -167,14 +168,15 @@ int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *paramete
 void change_ending_signals(int how);
 
 /*
- * Take a pending ending signal into signal_number. Return true if there was one; the signals are
- * then unblocked, so that another one, or raise(3), ends the process at once.
+ * Store a pending ending signal in process->signal_number, and drop those of the next 0.1 s. Return
+ * true if one was pending; the ending signals are then unblocked, so that another one, or raise(3),
+ * ends the process at once.
  */
 bool process_take_signal(struct process *process);
 
 /*
- * Return the number of processors on which this thread and its children may run; taskset(1) or a
- * cpuset may leave fewer than the machine has. At least 1. Any thread.
+ * Return the number of processors, at least 1, on which this thread and its children may run, as
+ * limited by taskset(1) or a cpuset. Any thread.
  */
 unsigned int usable_processors(void);
 

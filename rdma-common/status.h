@@ -77,8 +77,8 @@ struct ellipsize {
 struct ellipsize ellipsize(const char *name);
 
 /*
- * Return the status that counts for both sessions: an interruption, else the failure with the
- * higher number. Any other failure outranks STATUS_TOO_SLOW.
+ * Return the status of two sessions together: an interruption, else the failure with the higher
+ * number, but any other failure outranks STATUS_TOO_SLOW; STATUS_SUCCESS if neither failed.
  */
 enum status worse_status(enum status one, enum status other);
 
@@ -89,8 +89,8 @@ enum status worse_status(enum status one, enum status other);
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
 /*
- * Return the errno value for a verb's result that is not 0. errno was 0 before the call; -1 without
- * errno becomes EPERM.
+ * Return the errno value for a verb's result that is not 0. errno must be 0 before the verb is
+ * called; -1 without errno becomes EPERM.
  */
 int failed_verb_error(int result);
 static inline int verb_result_error(int result)
