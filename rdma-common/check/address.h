@@ -23,7 +23,7 @@ struct path {
 	struct evidence *evidence;            /* facts about the address tried last */
 	struct addrinfo *addresses, *untried; /* list of the host's addresses; its untried part */
 	struct addrinfo *address;             /* the address tried last */
-	struct flow flow;                     /* a connection to it */
+	struct flow flow;                     /* a connection to `address` */
 	struct addrinfo *sources;             /* addresses of --bind; NULL: not given */
 	/* Valid if a route leads to `address`: */
 	char gid[INET6_ADDRSTRLEN]; /* GID of the other host; empty over iWARP */
@@ -43,8 +43,9 @@ bool path_look_up(struct path *path);
 void path_release(struct path *path);
 
 /*
- * Try the remaining addresses of the host in turn until a route leads to one, and this host can
- * send packets on it; also try to register memory with its device. Return false if none is left.
+ * Try the remaining addresses of the host in turn, until one has a route on which this host can
+ * send packets; also try to register memory with the device of each route. Return false if no
+ * address is left.
  */
 bool path_find_next(struct path *path);
 

@@ -13,8 +13,8 @@
 #include "reach.h"
 
 /*
- * An unused port: no service is registered for it, but some systems choose source ports from this
- * range. If a program answers, try the next port, and at most UNUSED_PORTS ports.
+ * First of UNUSED_PORTS ports on which probably no program listens: no service is registered for
+ * them, but some systems choose source ports from this range. If a program answers, try the next.
  */
 #define UNUSED_PORT  47893
 #define UNUSED_PORTS 4
@@ -52,7 +52,7 @@ static void explain(struct check *check, bool required)
 {
 	if (check->options->port)
 		evidence_set(&check->evidence, FACT_port, check->options->port);
-	if (!check->evidence.facts[FACT_drivers][0]) /* else find_cause() has collected */
+	if (!check->evidence.facts[FACT_drivers][0]) /* else find_cause() has collected them */
 		evidence_collect(&check->evidence,
 				 check->devices.view_error ? NULL : &check->devices.view,
 				 &check->path.flow);
@@ -123,7 +123,7 @@ static struct strbuf answer_of(const struct outcome *outcome)
 	return text;
 }
 
-/* Send a connect request to a port, and set a fact to the answer. Return false if none was sent. */
+/* Send a connect request to a port; set a fact to the answer. Return false if no session ran. */
 static bool send_request(struct check *check, enum fact fact, uint16_t port)
 {
 	struct probe *probe = &check->probe;
@@ -145,7 +145,10 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	return true;
 }
 
-/* Send a request as send_request() does, to an unused port; set FACT_control_port to it. */
+/*
+ * Send requests, as send_request() does, to unused ports until no program answers; set
+ * FACT_control_port to the last port.
+ */
 static bool send_to_unused(struct check *check, enum fact fact)
 {
 	for (unsigned int i = 0; i < UNUSED_PORTS; i++) {
@@ -160,7 +163,7 @@ static bool send_to_unused(struct check *check, enum fact fact)
 	return true;
 }
 
-/* Send further requests and UDP datagrams to find out why a request failed, and report that. */
+/* Find out by more requests and UDP datagrams why a request failed, and report the reason. */
 static void explain_request(struct check *check)
 {
 	struct options *session = &check->probe.session;
@@ -182,7 +185,10 @@ static void explain_request(struct check *check)
 	change_ending_signals(SIG_BLOCK);
 }
 
-/* Without PORT: try the addresses until one answers. Return the status of the last request. */
+/*
+ * Without PORT: try the addresses until one answers, and return STATUS_SUCCESS. If none does,
+ * report why, and return the status of the last request.
+ */
 static enum status reach_address(struct check *check)
 {
 	enum status status;

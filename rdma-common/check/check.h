@@ -43,8 +43,8 @@ enum status check_reach(struct check *check, enum status status, session_functio
 
 /*
  * Report the counters of all sessions, and the result. With --json: print the findings as one
- * object. Free the path and the devices. Return `status`, the result of the other functions, or
- * what probe_report_counters() returns for it.
+ * object. Free the path and the devices. `status`: the result of the other functions. Return
+ * `status`, or with PORT the result of probe_report_counters() for `status`.
  */
 enum status check_finish(struct check *check, enum status status);
 
