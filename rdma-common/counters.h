@@ -32,7 +32,10 @@ struct counters {
  */
 const char *counter_name(unsigned int number);
 
-/* Read the counters of a port of the device with this sysfs folder (ibv_device's ibdev_path). */
+/*
+ * Read the counters of a port of the device with this sysfs folder (ibv_device's ibdev_path); 0 for
+ * a counter that the port does not have.
+ */
 void counters_read(struct counters *counters, const char *device, unsigned int port);
 
 /*

@@ -14,7 +14,7 @@
 /*
  * The digest of a sequence of bytes: XXH3, 64 bits. digest_new() returns NULL if memory runs out.
  * digest_value() returns the digest of all bytes added so far; more may follow. (The type is void,
- * because an inlined xxhash.h names its structure differently.)
+ * because an inlined xxhash.h renames its structure.)
  */
 void *digest_new(void);
 void digest_free(void *digest);
@@ -25,8 +25,8 @@ uint64_t digest_value(const void *digest);
 void pattern_fill(uint8_t *memory, uint64_t position, size_t size);
 
 /*
- * Return the offset in `memory` of the first byte that differs from the pattern; `size` if none
- * differs.
+ * Return the offset in `memory` of the first byte that differs from the pattern from `position` on;
+ * `size` if none differs.
  */
 size_t pattern_mismatch(const uint8_t *memory, uint64_t position, size_t size);
 

@@ -13,7 +13,7 @@
 #include "cgroup.h"
 #include "sysfs.h"
 
-/* Use huge pages from this size on: the adapter then stores fewer addresses. */
+/* Minimum size, in bytes, for huge pages: the adapter then stores fewer addresses. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
 void *memory_map(size_t size)
@@ -79,7 +79,10 @@ struct lock_limit memory_lock_limit(void)
 	return (struct lock_limit){ .bytes = limit.rlim_cur, .applies = is_limited() };
 }
 
-/* Lower `*least` to the memory limit of a cgroup of either version. Without a limit it is "max". */
+/*
+ * Lower `*least`, a uint64_t, to the memory limit of the cgroup in `path`, of either version. "max"
+ * means no limit.
+ */
 static void take_memory_limit(void *least, const char *path)
 {
 	static const char *const names[] = { "memory.max", "memory.limit_in_bytes" };

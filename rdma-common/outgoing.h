@@ -38,9 +38,9 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 			  size_t ring_size, struct process *process, struct failure *failure);
 
 /*
- * Fill a piece of the ring as far as `transfer` allows and report it, or let the helper read it.
- * Return true if bytes were filled or the helper has returned a result. A read error sets
- * `failure`; do not call this function again then.
+ * Fill a piece of the ring as far as `transfer` allows, and report it to `transfer`, or let the
+ * helper read it. Return true if bytes were filled or the helper has returned a result. If the
+ * payload cannot be read, set `failure`; do not call this function again then.
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 
