@@ -93,7 +93,7 @@ static struct ibv_send_wr request_for(enum ibv_wr_opcode opcode)
 	};
 }
 
-/* Post a list of requests, await a completion, print `local`. */
+/* Post a list, await one completion, print `local`; or print that immediate data is refused. */
 static void perform(const char *name, struct ibv_send_wr *list)
 {
 	struct ibv_send_wr *bad; /* the first request that was not posted */

@@ -31,8 +31,8 @@
 #include <unistd.h>
 
 #define SIZE     1024 /* bytes that each side writes */
-#define THREADS  16   /* connections at a time; a further client waits until one has ended */
-#define SILENCE  10   /* seconds */
+#define THREADS  16   /* connections at a time; another client waits until one has ended */
+#define SILENCE  10   /* maximum seconds of a client's silence */
 #define MSG_MR   0
 #define MSG_DONE 1
 
@@ -58,12 +58,13 @@ struct connection {
 	char outgoing[SIZE], incoming[SIZE + 1];
 };
 
-/* Shared by all threads, which do not change these. */
+/* Shared by all threads, which do not change these variables. */
 static struct rdma_cm_id *listener;
 static int stop; /* readable after a signal to end the server */
 
 /*
- * Return true if a call succeeded; otherwise print the reason, which is in errno if `result` is -1.
+ * Return true if the `result` of a call is 0. Otherwise print the reason: errno if `result` is -1,
+ * else `result`.
  */
 static bool good(int result, const char *what)
 {
@@ -94,8 +95,8 @@ static bool create_resources(struct connection *c)
 }
 
 /*
- * Sleep until something happens, for `seconds` at most, and take the event. Return 0, an errno
- * value, or -1 with errno.
+ * Sleep until a completion or connection event arrives, for `seconds` at most, and take the event.
+ * Return 0, ETIMEDOUT, or -1 with errno.
  */
 static int take_event(struct connection *c, int seconds)
 {
@@ -123,8 +124,8 @@ static int take_event(struct connection *c, int seconds)
 }
 
 /*
- * Sleep until `*condition` is true. Return 0, or the reason for an earlier end, as take_event()
- * does.
+ * Sleep until `*condition` is true, but at most `seconds` from one event to the next. Return 0, an
+ * errno value, or -1 with errno.
  */
 static int await(struct connection *c, const bool *condition, int seconds)
 {
@@ -223,7 +224,7 @@ static void serve(struct rdma_cm_id *id)
 }
 
 /*
- * Step 3. All threads wait for the same requests, so another one may have taken the request
+ * Step 3. All threads wait for the same requests, so another thread may have taken the request
  * (EAGAIN).
  */
 static void *run(void *unused)
