@@ -85,7 +85,7 @@ static struct turn absent(uint64_t size)
 	return (struct turn){ .size = size, .absent = true };
 }
 
-/* Return the session after a timeout: one byte passes each way. */
+/* Return the session after a failure that finds the server running: one byte passes each way. */
 static struct turn still_there(void)
 {
 	return ends(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT);
@@ -134,7 +134,7 @@ static struct turn measures(uint64_t size, enum measured measured, enum status h
 	};
 }
 
-/* Return a session that measures the rate to the server. Scripts have rates in Mbit/s. */
+/* Return a session that measures `rate`, in Mbit/s, to the server. */
 static struct turn to_server(uint64_t rate)
 {
 	struct turn turn = measures(65536, TO_SERVER, STATUS_SUCCESS);
@@ -172,7 +172,7 @@ static struct turn port_later(uint16_t port)
 	return turn;
 }
 
-/* Return a simultaneous session that measures both directions. */
+/* Return a simultaneous session that measures `rate` to the server and `back`, in Mbit/s. */
 static struct turn port_measured(uint16_t port, uint64_t rate, uint64_t back)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
@@ -225,7 +225,7 @@ static struct {
 	const char *device;          /* the server's device */
 	enum ibv_mtu mtu;
 	unsigned int reads; /* number of READs that must measure latency */
-	int64_t exchange;   /* duration of a session that measures nothing, in milliseconds */
+	int64_t exchange;   /* shortest duration of a session that measures nothing, in ms */
 	bool lines;         /* print the last line as text, without --json */
 	char printed[256];
 } path;
@@ -233,8 +233,8 @@ static struct {
 static struct addrinfo ipv4_address = { .ai_family = AF_INET };
 
 /*
- * Start a script: the sizes in `passed` pass, then `turns` follow. Sessions that test a size ignore
- * --min-rate and --duration.
+ * Start a script: the sizes in `passed` pass, then `turns` follow. check_init() gets --min-rate and
+ * --duration, which sessions that test a size must ignore.
  */
 static void start(unsigned int kind, const uint64_t *passed, const struct turn *turns)
 {
@@ -626,7 +626,7 @@ TEST(failed_size_is_reported_with_direction_and_advice)
 		  .found = ended("not known", "not known", SILENCE, subnet_loses_packets) },
 		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> the connection is established, but packets are lost from client to server: *") },
-		/* if a packet of 4096 bytes has passed, the number of packets is blamed */
+		/* only if a packet of 4096 bytes has passed, the number of packets is blamed */
 		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
 		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), still_there() }, SILENCE,
@@ -696,7 +696,7 @@ TEST(failed_connection_is_reported_with_advice)
 		{ OVER_ROCE, up_to_1024, { fails(MTU - 1, REFUSAL) }, REFUSAL, .found = no_session(4095, REFUSAL, "") },
 		{ OVER_IWARP, up_to_1024, { fails(MTU + 1, LOST) }, LOST,
 		  .found = no_session(4097, LOST, ended_since) },
-		/* the other mode is tried once if the rejection names it or gives no reason */
+		/* the other mode is tried once if the first rejection is for the mode or gives no reason */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_CURRENT,
 								   .refusal = REFUSAL_OPERATION } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
@@ -710,7 +710,7 @@ TEST(failed_connection_is_reported_with_advice)
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { { 1024, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_OTHER_VERSION } }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
-		/* memory becomes free only after an earlier session; other resources do not */
+		/* a refusal for lack of memory is retried only after an earlier session, which frees some */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_MEMORY) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_STORAGE) }, REFUSAL,
@@ -885,7 +885,7 @@ TEST(a_failed_measurement_determines_the_status)
 }
 /* clang-format on */
 
-/* Fewer READs are measured if an exchange takes long. */
+/* The longer an exchange takes, the fewer READs are measured: 1000 at most, 10 at least. */
 TEST(latency_is_measured_with_reads_of_8_bytes)
 {
 	static const struct {
@@ -975,7 +975,7 @@ TEST(errors_of_both_hosts_are_reported)
 		bool before, after;   /* the port has counters before and after the sessions */
 		uint64_t first, last; /* growth of two counters in each session */
 		uint64_t waits;       /* growth of a congestion counter */
-		uint64_t there[2];    /* the server's errors plus one; 0: not reported */
+		uint64_t there[2];    /* the server's errors per session, plus 1; 0: not reported */
 		const char *found, *sum;
 	} cases[] = {
 		/* clang-format off */
@@ -1133,7 +1133,7 @@ TEST(lossy_path_gets_no_new_session_after_the_time_limit)
 	const struct {
 		struct turn turns[8];
 		unsigned int kind;
-		int64_t milliseconds; /* since the first session */
+		int64_t milliseconds; /* since the start of the first session */
 		unsigned int lossy;   /* number of the session that loses packets, from 1 */
 		uint64_t gaps;        /* growth of out_of_sequence in that session */
 		enum status status;
@@ -1206,7 +1206,7 @@ TEST(first_failure_determines_the_status_unless_a_signal_arrives)
 	}
 }
 
-/* A fake of the connection manager: every address has a route over `verbs`. */
+/* Fakes of the connection manager's functions: every address has a route over `verbs`. */
 static struct ibv_sa_path_rec route = { .mtu = IBV_MTU_4096 };
 static struct rdma_cm_id identifier = { .verbs = &verbs,
 					.route = { .path_rec = &route, .num_paths = 1 } };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A helper thread: reading, storing, and its release. */
+/* Tests of a helper thread: reading, storing, and its release. */
 #include "rdma-common/helper.h"
 #include "rdma-common/memory.h"
 #include "rdma-common/transfer.h"
@@ -18,7 +18,7 @@ static uint8_t bytes[2 * HELPER_BUFFER];
 
 /* ---- A disk that may hang: functions that replace the C library's ---- */
 
-/* A pipe: each byte lets one call return. -1: the disk answers at once. */
+/* A pipe: each byte in it lets one call on the disk return. -1: calls return at once. */
 static int answer[2] = { -1, -1 };
 
 static bool answers(void)

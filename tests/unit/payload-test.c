@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The outgoing payload: the part in memory, and each byte of the rest, from files and pipes that
- * are small, large, slow, or change while they are read.
+ * Tests of the outgoing payload, byte for byte: its part in memory and the rest, from files and
+ * pipes that are small, large, slow, or change while they are read.
  */
 #include "rdma-common/payload.h"
 
@@ -27,7 +27,7 @@ static const size_t sizes[] = {
 
 static uint8_t bytes[LARGE]; /* the contents of files and pipes */
 static uint8_t found[LARGE + 1];
-static char cause[CAUSE_SIZE]; /* the reason of the last load() that failed */
+static char cause[CAUSE_SIZE]; /* the reason if the last load() failed; else empty */
 static atomic_bool cancelled;
 
 /* ---- Functions that replace the C library's ---- */
@@ -161,8 +161,8 @@ static struct options options_for(enum role role, const char *file)
 }
 
 /*
- * Read from `position` to the end in steps of many sizes. Check that `size` bytes are read, and
- * none is written after them.
+ * Read from `position` to the end, or LARGE bytes, in steps of many sizes. Check that `size` bytes
+ * are read in total, and that no step writes a byte beyond its memory.
  */
 static void read_rest(const struct payload *payload, uint64_t position, size_t size)
 {
@@ -271,7 +271,7 @@ TEST(text_is_padded_with_zeros_in_memory)
 /* ---- Each byte of files and pipes ---- */
 
 struct source {
-	const char *file; /* "file" is removed before it is read; "-" and "fifo" are pipes */
+	const char *file; /* "file" is removed once it is loaded; "-" and "fifo" are pipes */
 	enum role role;
 	bool one_off, nonblocking;
 	bool says_nothing; /* fstat(2) reports size 0, as for files in /proc */
@@ -322,7 +322,7 @@ static void send_source(const struct source *source, size_t size)
 
 /*
  * The type of the source decides whether the length is known; the timing of a pipe does not matter.
- * Only a server with many clients copies a pipe.
+ * Only a server with many clients copies a pipe, and so knows its length.
  */
 TEST(each_source_is_read_byte_for_byte)
 {
@@ -547,7 +547,7 @@ static void look_for_file(UNUSED int signal_number)
 	left = !access(created, F_OK);
 }
 
-/* Signals wait until the copy has lost its name: none ends the program and leaves the file. */
+/* Signals wait until the copy has lost its name, so that no signal can leave the file behind. */
 TEST(copy_uses_the_next_writable_folder_and_leaves_no_file)
 {
 	static const char *const folders[] = { ".", "/proc", "", NULL };

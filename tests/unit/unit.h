@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tests with cmocka: TEST() registers a test, and tests run in the order of the file. Include this
- * after all other headers.
+ * header after all other headers.
  */
 #ifndef UNIT_UNIT_H
 #define UNIT_UNIT_H
