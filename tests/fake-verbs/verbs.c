@@ -19,7 +19,7 @@ struct fake_channel {
 	SLIST_ENTRY(fake_channel) link;
 };
 
-/* A context of the device. The device has a new one after each return. */
+/* A context of the device. The device has a new context after each return. */
 struct fake_context {
 	struct ibv_context context;
 	unsigned int users; /* number of ids bound to it, and of device lists that contain it */
@@ -180,7 +180,7 @@ int ibv_query_port(struct ibv_context *context UNUSED, uint8_t port,
 }
 
 /*
- * Return an entry of the GID table. As on real adapters, each address appears twice, and some
+ * Fill in an entry of the GID table. As on real adapters, each address appears twice, and some
  * entries are empty.
  */
 int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_t index,
@@ -457,7 +457,7 @@ static struct fake_cq *cq_of(const struct fake_qp *qp)
 	return (struct fake_cq *)qp->qp.send_cq;
 }
 
-/* Put an event into the channel, if the program has requested one. */
+/* If the completion queue is armed, disarm it and put an event into its channel. */
 static void notify(struct fake_cq *cq)
 {
 	if (!cq->armed)
@@ -567,7 +567,7 @@ static bool is_silent(const struct work *work)
 	return !work->receive && !(work->flags & IBV_SEND_SIGNALED);
 }
 
-/* Retire the unsignaled work requests before `work`, whose completion covers them. */
+/* Retire the complete unsignaled requests before the send `work`, whose completion covers them. */
 static void retire_silent(struct work *work)
 {
 	struct work_queue *sends = &work->qp->sends;
@@ -580,7 +580,7 @@ static void retire_silent(struct work *work)
 	}
 }
 
-/* Let the threads of other sessions overtake one that has just started (slow-start). */
+/* Let the threads of other sessions overtake a thread that has just started (slow-start). */
 static void start_slowly(struct fake_cq *cq)
 {
 	const struct fake_cq *other;
@@ -734,8 +734,8 @@ void break_qp(struct fake_qp *qp)
 
 /*
  * Let WRITEs arrive in order, as late as allowed: up to `last` when it completes, or all (NULL)
- * before a SEND. Over iWARP the completion of a WRITE does not mean that its bytes have arrived:
- * only the arrival of a later SEND does.
+ * before a SEND or a request with inline data. Over iWARP the completion of a WRITE does not mean
+ * that its bytes have arrived: only the arrival of a later SEND does.
  */
 static void land(struct fake_qp *qp, const struct work *last)
 {
@@ -752,7 +752,7 @@ static void land(struct fake_qp *qp, const struct work *last)
 	}
 }
 
-/* Move the bytes of a work request, and complete it. A failed one breaks the queue pair. */
+/* Move the bytes of a work request, and complete it. A failed request breaks the queue pair. */
 static void deliver_completion(struct stimulus *stimulus)
 {
 	bool good = stimulus->code == IBV_WC_SUCCESS;
