@@ -107,7 +107,7 @@ parts() {
 	eval "$(grep -E '^(sessions|faults)=' "$BATS_TEST_DIRNAME/run" && sed -n '/^case /,/^esac/p' "$BATS_TEST_DIRNAME/run")"
 }
 
-# is_among TRANSPORT FILE TAGS LIST: return true if LIST runs FILE on TRANSPORT with exactly the filter TAGS.
+# is_among TRANSPORT FILE TAGS LIST: return true if LIST runs FILE on TRANSPORT, filtered by no tag that is not in TAGS.
 is_among() {
 	local transport file tags tag
 	while read -r transport file tags; do

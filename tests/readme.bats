@@ -13,8 +13,8 @@ block() {
 		inside && !/^$/ { inside = 0 }' "$top/$1"
 }
 
-# typed HOST NUMBER HEADING: print the command of HOST with this number below README's HEADING, with this session's
-# port.
+# typed HOST NUMBER HEADING: print the command of HOST with this number below README's HEADING, with the programs under
+# test, host a's address and $port.
 typed() {
 	local line
 	line=$(awk -v heading="## $3" '/^#/ { here = $0 == heading } here && /^    host / { print substr($0, 5) }' "$top/README.md" |
@@ -36,15 +36,16 @@ connect() {
 	expect 0
 }
 
-# shape: replace what differs between runs in standard input: numbers, addresses, and which packets were retransmitted.
+# shape: print standard input without prompts, and with what differs between runs replaced (numbers, addresses) or deleted
+# (counted errors, the time of digests).
 shape() {
 	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^digests took/d; /^no errors counted by/d; /^counted by .* during the session:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d
 		s/^counters packets are lost or late,.*/counters no errors counted by this host'"'s device, nor by the server's"', during the sessions/
 		s/; about N % of the packets are lost\.$/./'
 }
 
-# shows HEADING [FIRST [NUMBER]]: check that the client printed the block of code with NUMBER (1) that README shows below
-# HEADING, starting at the line that begins with FIRST. A line "…" in README stands for any number of lines.
+# shows HEADING [FIRST [NUMBER]]: check that $output, from the line that begins with FIRST on, is the block of code with
+# NUMBER (1) that README shows below HEADING. A line "…" in README stands for any number of lines.
 shows() {
 	local shown printed
 	shown=$(block README.md "## $1" "${3:-1}" | shape)
