@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Payloads of any size, through rings of bounded memory: files and pipes, little memory, slow and full disks, slow wires.
+# Payloads of any size, through rings of bounded memory: files and pipes, little memory, slow disks and wires, lost packets.
 # The files are in $LAB/share, where hosts may write. Small limits on locked memory make short rings, so that few bytes make
 # a long stream. Scripts in single quotes are expanded on the hosts.
 # shellcheck shell=bash disable=SC2016,SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set and use the variables
@@ -11,7 +11,7 @@ setup() {
 	folder=$(mktemp -d "$LAB/share/streams.XXXXXX")
 }
 
-# shell_client SCRIPT ARGUMENT...: run a shell on host b, in which $CLIENT is the program; sets $status and $stderr.
+# shell_client SCRIPT ARGUMENT...: run a shell on host b, in which $CLIENT is rdma-client; sets $status and $stderr.
 shell_client() {
 	on b env CLIENT="$PROGRAMS/rdma-client" sh -c "$1" - "${@:2}"
 }
@@ -22,7 +22,7 @@ both_arrived() {
 }
 
 # exchange MODE LENGTH-THERE LENGTH-BACK [LIMIT-THERE [LIMIT-HERE]]: exchange random files of these lengths, from the
-# client to the server and back. The server may lock LIMIT-THERE KiB of memory, the client LIMIT-HERE.
+# client to the server and back. The server may lock LIMIT-THERE KiB of memory, the client LIMIT-HERE (default: no limit).
 exchange() {
 	random_file there "$2"
 	random_file back "$3"
