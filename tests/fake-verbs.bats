@@ -347,7 +347,7 @@ happy_path() {
 	one-off	0	write check payload:300001 same memory:100000
 	END
 	for script in 1 2 3 4; do cmp "$file" "$kept.$script"; done
-	# a pipe holds 64 KiB: the last byte fits after the reader has read some
+	# a pipe holds 64 KiB: the last byte fits only after the reader has read some bytes
 	outcomes client -o >(cat >"$kept.pipe") <<<"0	payload:65537 file:$file"
 	wait $!
 	cmp <(head -c 65537 "$file") "$kept.pipe"
@@ -425,8 +425,8 @@ happy_path() {
 	END
 }
 
-# The file is longer than the ring, so each session has a helper that reads and another one that stores. If the thread
-# or a helper does not start, the server refuses the client; a one-off server then serves the next client.
+# The file is longer than the ring, so each session has a helper that reads and a helper that stores. If its thread or a
+# helper does not start, the server refuses the client; a one-off server then serves the next client.
 # bats test_tags=memory
 @test "a session that gets no memory, descriptor or thread ends with the reason" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
@@ -452,7 +452,7 @@ happy_path() {
 	END
 }
 
-# sed adds to each row that rdma_connect(3) was called, and that no ring (of 8388608 bytes) was registered.
+# sed adds two expectations to each row: rdma_connect(3) was called, and no ring (of 8388608 bytes) was registered.
 @test "streams: a client registers no ring before the server answers" {
 	local leaks=yes
 	sed 's/$/\trdma_connect\t0x ibv_reg_mr: 8388608 bytes/' <<-END | outcomes client -v -s 8388609
@@ -509,7 +509,8 @@ happy_path() {
 	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload delivered no data for 10 s (--timeout)
 	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for 10 s (--timeout)
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing the incoming payload made no progress for
-	# before a session a client waits at most 5 s for the file system of --output; a server waits 2 s, only once
+	# before a session a client waits for the file system of --output, for 5 s or --timeout if that is shorter; a server
+	# waits 2 s at most, once for all clients
 	client -t 60 -o $stored	1	statvfs! from:5000 until:5700	cannot store 1024 bytes in '$stored': the file system does not answer
 	client -o $stored	1	statvfs! from:1000 until:1700	cannot store 1024 bytes in '$stored': the file system does not answer
 	server -t 60 -o $stored	0	statvfs! clients:9 from:2000 until:2700	9x cannot store 1024 bytes in '$stored': the file system does not
@@ -530,7 +531,7 @@ happy_path() {
 	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with another length than agreed
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
-	# a bad verdict is valid after both MSG_MRs, once, and from a peer with a hello; any other one violates the
+	# a bad verdict is valid after both MSG_MRs, once, and from a peer with a hello; any other bad verdict violates the
 	# protocol
 	both	4	lie:verdict-bad	the peer gave up
 	both	7	lie:verdict-bad-first	or the peer violated the protocol	!> gave up
@@ -732,8 +733,8 @@ happy_path() {
 	END
 }
 
-# A session can succeed without one of its receives. A failure that follows a refused post explains it,
-# and is reported as the reason.
+# A session can succeed without one of its receives. A failure that follows a refused post explains the refusal, and is
+# reported as the reason.
 @test "a refused post is this host's failure only if the peer has not left and the session has no result" {
 	outcomes <<-END
 	one-off -s 100000	0	iwarp write stores:5000 abandons fail:ibv_post_recv:45:22	served=1
@@ -814,8 +815,8 @@ happy_path() {
 	END
 }
 
-# rdma_accept(3) fails with the same errno if the client has withdrawn its request. The server therefore rejects the
-# request after a failed call: the rejection succeeds only if the client has not withdrawn.
+# If the client has withdrawn its request, rdma_accept(3) fails with the same errno as after a failure of this host. The
+# server therefore rejects the request after a failed call: the rejection succeeds only if the client has not withdrawn.
 # bats test_tags=memory
 @test "if the client has not withdrawn, a failed call is reported as the server's failure, to the client, too" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
@@ -902,7 +903,7 @@ happy_path() {
 software="rdma link add rdma0 type rxe netdev eth0"
 loopback="give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
 
-# negotiation-test has the reasons for which a server refuses, and how the server sends each one.
+# negotiation-test has the reasons for which a server refuses, and how the server sends each reason.
 @test "each failure of the connection manager has its exit status, reason and advice" {
 	local no_server="check that rdma-server runs on that host and listens on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
@@ -947,7 +948,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	write refuse:2	the modes differ
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
 	client	4	iwarp refuse:8	the server cannot store the payload
-	# over iWARP a short hello arrives short; over RoCE zeros follow it, which are read as its version
+	# over iWARP a short hello arrives short; over RoCE zeros pad it, and with hello-size:4 they are read as its version
 	client	4	[iwarp] version:2	$versions
 	client	4	version:4	$versions
 	client	4	iwarp hello-size:47	$versions
@@ -968,7 +969,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	fail:rdma_create_event_channel:1:1	Operation not permitted	/dev/infiniband
 	client	1	fail:rdma_create_event_channel:1:24	raise the limit of open files ('ulimit -n')
 	client	0	ADDR_RESOLVED+ADDR_CHANGE
-	# once the connection is established, an event that reports a failed connect is ignored, or means that the peer left
+	# once the connection is established, UNREACHABLE is ignored, and REJECTED means that the peer left
 	client	0	sent-MR+UNREACHABLE:-110
 	client	0	received-DONE+UNREACHABLE:-110
 	client	5	sent-MR+UNREACHABLE:-110 received-VERDICT!	no progress
@@ -1019,7 +1020,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	outcomes check 192.0.2.1 <<-END
 	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
-	# a program answers at each unused port: --check tries all four, and then counts its rejection as the answer
+	# a program answers at each unused port: --check tries all four, and then counts the last rejection as the answer
 	0	write answers-everywhere check payload:1	> it rejects port 47896*Ready	rdma_connect=4
 	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       $unknown	!> Ready
@@ -1478,7 +1479,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:1 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:2 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:15 until:500	3x interrupted before the session was complete
-	# over iWARP rdma_connect(3) sleeps, and signals may interrupt it: the first one but SIGALRM decides; SIGALRM alone is the timeout
+	# over iWARP rdma_connect(3) sleeps, and signals may interrupt it: the first signal other than SIGALRM decides; SIGALRM
+	# alone is the timeout
 	client	143	connect-signal:15	interrupted
 	client	130	connect-signal:2	interrupted
 	client	5	connect-signal:14	no answer to the connect request
@@ -1560,7 +1562,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. If the port is in use (EADDRINUSE, or
-# EADDRNOTAVAIL for a wildcard address), the server tries another one. A server uses at most 16 addresses of a name.
+# EADDRNOTAVAIL for a wildcard address), the server tries another port, unless --port is given. A server uses at most 16
+# addresses of a name.
 @test "a server listens at the same port of every address, or of each address of the name in --bind" {
 	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="the port is in use; choose another --port"
 	for errno in 99 97 19; do
@@ -1682,8 +1685,8 @@ has_disconnected() {
 	grep -q rdma_disconnect "$BATS_TEST_TMPDIR/err"
 }
 
-# no_signal_is_pending: return true if the client has received the signal. The kernel would merge an earlier second
-# one with it.
+# no_signal_is_pending: return true if the client has received the first signal. The kernel would merge a second signal
+# with a pending one.
 no_signal_is_pending() {
 	grep -q '^ShdPnd:.0*$' "/proc/$client/status"
 }
@@ -1821,8 +1824,8 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	outcomes one-off -t 10 --min-rate 1M <<<"0	from:5000 iwarp $stream"
 }
 
-# The sender cannot read a pipe again. Only the direction with several passes matters: a pipe may be sent in the other
-# one.
+# The sender cannot read a pipe again. Only the direction with several passes matters: in the other direction a pipe may
+# be sent.
 @test "either side refuses a session that would send a pipe twice, with the reason" {
 	local once="a pipe can be sent only once, but --iters or --duration repeats it"
 	outcomes <<-END
@@ -2043,8 +2046,8 @@ values() {
 	END
 }
 
-# The client prints advice for the reason of the refusal (refused:N). The second client is served if the resource
-# suffices.
+# refused:N is the reason that the server must send, for which a client prints advice. The second client is served if
+# the resource suffices.
 # bats test_tags=memory
 @test "a server that runs out of a resource refuses the client with the reason" {
 	local none=$BATS_TEST_TMPDIR/none/file
@@ -2137,8 +2140,8 @@ exit_status_of() {
 	esac
 }
 
-# A session with both verdicts has succeeded, even if the completion of its own verdict fails: in these rows the peer's
-# verdict does not arrive.
+# A session with both verdicts has succeeded, even if the SEND of this side's verdict fails: in the rows with
+# sent-VERDICT, the peer's verdict therefore does not arrive.
 # bats test_tags=memory
 @test "every error status of a completion is reported, with the right exit status" {
 	local work code also codes
@@ -2241,7 +2244,8 @@ instructions() {
 	FAKE_VERBS="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
 }
 
-# kept RECORDED...: check that each file RECORDED.out has what the file RECORDED has below its heading.
+# kept RECORDED...: check that each file RECORDED.out has the lines that the file RECORDED has below its heading; JSON may
+# have more keys and list entries, and other numbers, times and texts.
 kept() {
 	python3 - "$@" <<-'END'
 	import itertools, json, sys
