@@ -6,9 +6,9 @@
  * Time is simulated. Each event outside of the program (a completion, an event of the connection
  * manager, ...) is a "stimulus". Stimuli wait in a queue; one is delivered whenever all threads of
  * the program wait in epoll_wait(2) or poll(2) and none of them has an event to handle. If no
- * stimulus is due, the clock jumps to the next deadline. While threads run, each event that a
- * thread handles takes a millisecond, and the clock waits for the slowest thread. So a run is
- * repeatable and takes almost no real time. If the program hangs nevertheless, SIGKILL ends it
+ * stimulus is due, the clock jumps to the next stimulus or deadline. While threads run, each event
+ * that a thread handles takes a millisecond, and the clock waits for the slowest thread. So a run
+ * is repeatable and takes almost no real time. If the program hangs nevertheless, SIGKILL ends it
  * after FAKE_VERBS_SECONDS of real time (default: REAL_SECONDS).
  *
  * The environment variable FAKE_VERBS holds the script: tests/README.md, "The script of the fake
@@ -37,8 +37,8 @@
 #define UNUSED       __attribute__((unused))
 
 /*
- * Declare a function that the linker redirects (--wrap): the program calls __wrap_, the fake
- * __real_.
+ * Declare a function that the linker redirects (--wrap): the program calls __wrap_FUNCTION, the
+ * fake calls __real_FUNCTION.
  */
 #define REDIRECTED(function) extern __typeof__(function) __real_##function, __wrap_##function
 
@@ -86,7 +86,10 @@ void *keep(size_t size);
 /* Copy or fill memory like an adapter: unnoticed by a race detector. */
 void copy_bytes(void *target, const void *source, size_t size);
 void fill_bytes(void *target, int value, size_t size);
-/* Open a counting eventfd(2), for a channel of either library or a thread's nudge. */
+/*
+ * Open, close or increment a counting eventfd(2): a channel of either library, or the counter that
+ * wakes a waiting thread.
+ */
 int open_counter(void);
 void close_counter(int descriptor);
 void raise_counter(int descriptor);
@@ -96,15 +99,15 @@ void raise_counter(int descriptor);
  */
 bool lower_counter(int descriptor);
 
-/* Return true if the script has this word, without a colon. */
+/* Return true if the script has this word, without a value. */
 bool scripted(const char *word);
 /* Return the number of WORD:NUMBER in the script, or `otherwise`. */
 unsigned int scripted_number(const char *word, unsigned int otherwise);
 /* Return the text of WORD:TEXT in the script, or NULL. */
 const char *scripted_text(const char *word);
 /*
- * Use up the first order with this name and symbol; N*NAME lasts N times. Return its argument, or
- * NULL if none is left.
+ * Use up the first order with this name and, after the name, this symbol; N*NAME can be used N
+ * times. Return the order's argument, or NULL if no order is left.
  */
 const char *take_order(const char *name, char symbol);
 
@@ -131,8 +134,8 @@ struct stimulus {
 	struct fake_id *id;
 	struct fake_qp *qp;
 	struct work *work;
-	int code;          /* a status or an event type */
-	uint64_t position; /* number of work requests that the peer has posted so far */
+	int code;          /* a status, an event type or a signal */
+	uint64_t position; /* number of work requests that the peer had posted before */
 	uint64_t request;  /* number of the peer's work request that completes */
 	uint32_t size;
 	uint8_t bytes[256]; /* a message, or private data */
@@ -142,10 +145,10 @@ struct stimulus {
 
 struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *));
 void produce(struct stimulus *stimulus);
-/* Queue a new stimulus for a queue pair (or NULL). `code` is a status or an event type. */
+/* Queue a new stimulus for a queue pair (or NULL). `code`: see struct stimulus. */
 void queue_stimulus(const char *name, void (*deliver)(struct stimulus *), struct fake_qp *qp,
 		    int code);
-/* Deliver all waiting stimuli of a sequence, whatever the script says. */
+/* Deliver all waiting stimuli of a sequence now, even those that the script delays. */
 void deliver_sequence(const void *sequence);
 /* Discard the waiting stimuli for `id`, or for `qp`. */
 void discard_stimuli(const struct fake_id *id, const struct fake_qp *qp);
@@ -221,9 +224,9 @@ struct fake_qp {
 	unsigned int send_count, receive_count;
 	unsigned int read_depth; /* maximum number of outstanding READs, agreed by both sides */
 	bool has_received;       /* a message has arrived */
-	bool broken;             /* a work request failed: the others will be flushed */
+	bool broken;             /* a request failed or the connection ended: the rest is flushed */
 	bool deaf;               /* a receive failed: no more messages arrive */
-	bool closing;            /* the program disconnected: it may post nothing more */
+	bool closing;            /* the program ended the connection: it may post nothing more */
 	unsigned int unread;     /* device events fetched but not acknowledged */
 };
 
@@ -231,8 +234,8 @@ struct fake_qp {
 struct ibv_context *adapter(void);
 bool device_is_away(void);
 /*
- * Deliver a stimulus: remove the device, return it, cause a completion event without a completion,
- * report a device event.
+ * Deliver a stimulus: remove the device, bring it back, cause a completion event without a
+ * completion, report a device event.
  */
 void deliver_leaving(struct stimulus *stimulus);
 void deliver_return(struct stimulus *stimulus);
@@ -241,7 +244,7 @@ void deliver_device_event(struct stimulus *stimulus);
 /* Add or remove a user of a context of the device; release_context() ignores NULL. */
 void use_context(struct ibv_context *context);
 void release_context(struct ibv_context *context);
-/* Look for devices as librdmacm does: close the contexts of removed devices. */
+/* Look for devices as librdmacm does: close the unused contexts of removed devices. */
 void synchronize_devices(void);
 bool is_iwarp(void);
 /* Store the GID of this host's address, 192.0.2.2. */
@@ -255,7 +258,7 @@ uint32_t port_mtu(void);
 /* Return the values that the device reports as max_qp_rd_atom and max_qp_init_rd_atom. */
 uint32_t stated_reads(void);
 uint32_t stated_own_reads(void);
-/* Return true if the queues of the device can hold this number of work requests. */
+/* Return true if the device's queues can hold both numbers of work requests in `cap`. */
 bool holds_requests(const struct ibv_qp_cap *cap);
 struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);
 void destroy_fake_qp(struct fake_qp *qp);
@@ -276,7 +279,7 @@ void check_notification(void);
 
 #define PEER_DEPTH 16 /* maximum number of outstanding work requests of the peer */
 
-/* The program's latest message; the program must send its messages in this order. */
+/* The program's latest message, except MSG_WINDOW. The program must send these in this order. */
 enum received {
 	RECEIVED_NOTHING,
 	RECEIVED_MR,
@@ -309,7 +312,7 @@ struct peer {
 	struct window advertised;                /* the window that the peer last sent */
 	uint64_t windows_received;               /* windows received from the program */
 	uint64_t digest, done_bytes;             /* from the program's MSG_DONE */
-	int64_t stores_at;                       /* time until which the peer stores nothing more */
+	int64_t stores_at;                       /* time before which the peer stores nothing */
 	int64_t clock; /* time of the peer's next step without an event; 0: none */
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
@@ -323,15 +326,17 @@ struct peer {
 void peer_start(struct peer *peer, struct fake_id *id);
 void peer_stop(struct peer *peer);
 /*
- * Encode the peer's hello or its rejection; with `passive` the program is the server. Return the
- * size; 0: the peer has no hello.
+ * Encode the peer's hello or, unless `refusal` is 0, its rejection. `passive`: the program is the
+ * server. Return the size; 0: the peer has no hello.
  */
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire);
-/* Decode the program's hello, and plan the session. `passive`: the program is the server. */
+/*
+ * Decode and check the program's hello, and plan the session. `passive`: the program is the server.
+ */
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size);
 /*
- * Return true if the client's hello asks for an operation that this peer, a server, does not
- * perform.
+ * Return true if the client's hello is invalid, or asks for an operation that this peer, a server,
+ * does not perform. A client that measures a rate may ask for either operation.
  */
 bool peer_does_other_operation(const uint8_t *wire);
 /* Check the reason for which the program, a server, rejects the peer. */
@@ -339,7 +344,7 @@ void peer_reads_rejection(const uint8_t *wire, uint32_t size);
 /* Start the session that the program, a server, has accepted. */
 void peer_established(struct peer *peer);
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
-/* Write "!!!!" over the program's region, if the peer still has access. */
+/* Write "!!!!" to the beginning of the program's region, if the peer may still write there. */
 void peer_scribbles(const struct peer *peer);
 /* Check an RDMA READ or WRITE of the program when it starts. */
 void peer_is_asked(struct peer *peer, const struct work *work);
@@ -356,9 +361,9 @@ void peer_sends_message(struct peer *peer, const struct message *message);
 void peer_sends_window(struct peer *peer, const struct window *window);
 void peer_sends_done(struct peer *peer, uint64_t bytes);
 void peer_sends_verdict(struct peer *peer, uint64_t status);
-/* Wake the peer at `time`, unless an event does so earlier. */
+/* Wake the peer at `time`, unless a wake-up at this time or earlier is pending. */
 void peer_wakes_at(struct peer *peer, int64_t time);
-/* If this is the moment of the script's lie, send it, and return true. */
+/* If this is the moment of the script's lie, send the lie, and return true. */
 bool peer_lies(struct peer *peer, enum moment moment);
 
 /* ---- cm.c: the connection manager ---- */
@@ -384,7 +389,8 @@ void remove_device_of_ids(const struct ibv_context *context);
 void peer_disconnects(struct fake_id *id);
 enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, int status);
 /*
- * Let another client connect to the server. Return false if there is no server, or no client left.
+ * Let another client connect to the server. Return false if no server listens, the device is away,
+ * or no client is left.
  */
 bool next_client(void);
 struct fake_id *any_id(void);

@@ -33,9 +33,9 @@
 #define THREADS          512
 #define AWAITED          4 /* maximum number of descriptors that a thread waits for */
 #define START_CLOCK      1000
-#define TOLERANCE        50  /* ms */
-#define MAX_LEAD         20  /* ms */
-#define PAUSE            100 /* us, in real time */
+#define TOLERANCE        50  /* maximum deviation from ends:N, in ms */
+#define MAX_LEAD         20  /* maximum lead of a thread over the clock, in ms */
+#define PAUSE            100 /* pause of a thread with that lead, in us of real time */
 #define ARENA_SIZE       ((size_t)64 << 20)
 
 /* Declared here because they are called before their definitions. */
@@ -140,7 +140,7 @@ void *allocate(size_t size)
 	return memory;
 }
 
-/* Map the memory: with static memory a leak detector would follow its pointers, and miss leaks. */
+/* Map the memory: a leak detector would follow pointers in static memory, and miss leaks. */
 void *keep(size_t size)
 {
 	static uint8_t *arena;
@@ -274,7 +274,7 @@ const char *take_order(const char *name, char symbol)
 	return order->argument;
 }
 
-/* Set open[N] if descriptor N is open, with one system call for all. */
+/* Set open[N] to true if descriptor N is open, else to false, with one system call for all. */
 static void find_open(bool open[DESCRIPTORS])
 {
 	struct pollfd all[DESCRIPTORS] = { 0 };
@@ -701,7 +701,7 @@ static bool threads_wait(void)
 	return count_running() == 0;
 }
 
-/* Return the earliest time at which a stimulus is due or a deadline of the program ends. */
+/* Return the earliest time of a stimulus or of a deadline of the program; INT64_MAX: none. */
 static int64_t next_moment(void)
 {
 	const struct stimulus *stimulus;
@@ -720,7 +720,7 @@ static int64_t next_moment(void)
 
 static void finish(void);
 
-/* Deliver SIGALRM. It ends a program without a handler: first check what the program leaves. */
+/* Deliver SIGALRM. A program without a handler ends: first check what it leaves behind. */
 static void deliver_alarm(void)
 {
 	struct sigaction action;
@@ -734,8 +734,9 @@ static void deliver_alarm(void)
 }
 
 /*
- * Deliver the next stimulus, or advance the clock if none is due. Without stimuli and deadlines,
- * let the next client connect, advance the clock to the alarm, or end the program by SIGTERM.
+ * Deliver the next stimulus (`coalesce`: all that are due), or advance the clock if none is due.
+ * Without stimuli and deadlines, let the next client connect, else advance the clock to the alarm,
+ * else end the program by SIGTERM.
  */
 static void advance(void)
 {
@@ -789,8 +790,8 @@ static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_
 }
 
 /*
- * Stop waiting. The first waiting thread checks every millisecond whether all threads wait: wake
- * the new first one, so that it begins to check.
+ * Stop waiting. The first thread in world.waiting checks every millisecond if all threads wait: if
+ * this thread was the first, wake its successor, which checks from now on.
  */
 static void end_waiting(void)
 {
@@ -900,7 +901,10 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 	return 0;
 }
 
-/* Set the time of SIGALRM; return 1 if one was set before. Async-signal-safe, like alarm(2). */
+/*
+ * Set the time of SIGALRM (0: none). Return 1 if a time was set before. Async-signal-safe, like
+ * alarm(2).
+ */
 REDIRECTED(alarm);
 unsigned int __wrap_alarm(unsigned int seconds)
 {
@@ -912,7 +916,7 @@ unsigned int __wrap_alarm(unsigned int seconds)
 void sleep_until_signal(int early, int late)
 {
 	if (early == SIGALRM)
-		world.alarm = 0; /* this is the alarm */
+		world.alarm = 0; /* `early` is the alarm */
 	unlock();
 	if (early)
 		kill(getpid(), early);
@@ -1021,7 +1025,9 @@ int __wrap_sem_wait(sem_t *semaphore)
 	return 0;
 }
 
-/* Wake a thread. It counts as running from now on, even if the machine runs it later. */
+/*
+ * Wake a thread, if one waits. It counts as running from now on, even if the machine runs it later.
+ */
 REDIRECTED(sem_post);
 int __wrap_sem_post(sem_t *semaphore)
 {
@@ -1043,7 +1049,7 @@ int __wrap_sem_post(sem_t *semaphore)
 
 /* ---- Other functions of libc that can fail ---- */
 
-/* Define the wrapper of a function that can be made to fail. */
+/* Define the wrapper of a function that the script can make fail. */
 #define WRAP(type, function, parameters, arguments, failure)                     \
 	REDIRECTED(function);                                                    \
 	type __wrap_##function parameters                                        \
@@ -1164,7 +1170,7 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
 	return error;
 }
 
-/* List an interface without an address, "lo" with two addresses, and "eth9" with one. */
+/* List "wg0" without an address, "lo" with two (the second as "lo:1"), and "eth9" with one. */
 REDIRECTED(getifaddrs);
 int __wrap_getifaddrs(struct ifaddrs **result)
 {
@@ -1197,7 +1203,7 @@ void __wrap_freeifaddrs(struct ifaddrs *all)
 	free(all);
 }
 
-/* Return the limit of locked memory that the script sets (memory:BYTES). */
+/* Report memory:N of the script, if it has one, as the limit of locked memory. */
 REDIRECTED(getrlimit);
 int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
 {
@@ -1230,7 +1236,7 @@ long __wrap_syscall(long number, ...)
 	return 0;
 }
 
-/* Report the size of the machine's memory that the script sets (machine:BYTES). */
+/* Report machine:N of the script, if it has one, as the size of the machine's memory. */
 REDIRECTED(sysinfo);
 int __wrap_sysinfo(struct sysinfo *about)
 {
@@ -1243,7 +1249,10 @@ int __wrap_sysinfo(struct sysinfo *about)
 	return error;
 }
 
-/* Report processors:N of the script as usable. As in the kernel, too small a set is an error. */
+/*
+ * Report processors:N of the script as usable. As in the kernel, a `set` that is too small for them
+ * is an error.
+ */
 REDIRECTED(sched_getaffinity);
 int __wrap_sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
 {
@@ -1263,7 +1272,7 @@ int __wrap_sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
 	return 0;
 }
 
-/* Let any command fail but F_GETFD, which checks if a descriptor is open. */
+/* Let the script make any command fail, except F_GETFD, which checks if a descriptor is open. */
 int __wrap_fcntl(int descriptor, int command, long argument)
 {
 	if (command != F_GETFD && fails("fcntl"))
@@ -1271,7 +1280,7 @@ int __wrap_fcntl(int descriptor, int command, long argument)
 	return __real_fcntl(descriptor, command, argument);
 }
 
-/* The program is about to escape a text: let the peer overwrite it, if it still has access. */
+/* The program is about to escape a text: with `scribble`, let the peer overwrite the text. */
 REDIRECTED(uselocale);
 locale_t __wrap_uselocale(locale_t locale)
 {
@@ -1316,8 +1325,8 @@ int __wrap_fclose(FILE *stream)
 }
 
 /*
- * Check what the program leaves before a signal ends it. connect_with_timeout() blocks the signal
- * that it raises, so that the program goes on.
+ * Before a signal ends the program, check what the program leaves. A blocked signal, such as that
+ * of connect_with_timeout(), does not end it.
  */
 REDIRECTED(raise);
 int __wrap_raise(int number)
