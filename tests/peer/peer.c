@@ -35,12 +35,12 @@
  * peers polled every millisecond, their host would be busy.
  */
 #define MAX_WAIT 20
-/* Number of waits, a quarter of a second in all, before nudge(). */
+/* Number of waits, together about a quarter of a second, until await() calls nudge(). */
 #define NUDGE_AFTER          22
 #define RESOLVE_MILLISECONDS 2000
 /*
- * Slots of the control memory: receives for three messages and all windows in flight, then sends,
- * which are reused in turn.
+ * Numbers of slots in the control memory, and bytes of a slot: receives for three messages and all
+ * windows in flight, then sends, which are reused in turn.
  */
 #define RECEIVES  36
 #define SENDS     16
@@ -114,7 +114,8 @@ struct session {
 /* ---- Waiting ---- */
 
 /*
- * If the other side has sent a hello, store how many bytes it will send, and print why it rejects.
+ * If the other side has sent a hello, store how many bytes it will send. If the hello is a
+ * rejection, print the reason.
  */
 static void learn_length(struct session *session, const struct rdma_conn_param *parameters)
 {
@@ -235,9 +236,9 @@ static void pump(struct session *session)
 }
 
 /*
- * Post an empty WRITE. Over soft-iWARP in Linux a server's host may miss a message that the client
- * sends just when its request is accepted, until more bytes arrive. The programs under test post an
- * empty WRITE, too.
+ * Post an empty WRITE if this client waits for MSG_MR over iWARP. With soft-iWARP in Linux a
+ * server's host may miss a message that the client sends just when its request is accepted, until
+ * more bytes arrive. The programs under test do the same.
  */
 static void nudge(const struct session *session)
 {
@@ -341,7 +342,7 @@ static void count_posted(struct session *session, int error)
 		session->posted++;
 }
 
-/* Send `size` bytes of the control memory, from a slot that begins with the message `wire`. */
+/* Copy the message `wire` to the next send slot, and send the first `size` bytes of the slot. */
 static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE], uint32_t size)
 {
 	uint8_t *slot = session->control->addr;
@@ -440,7 +441,7 @@ static void send_long(struct session *session)
 
 /* ---- The steps of a session ---- */
 
-/* Connect or accept, with a hello if there is one. */
+/* Connect or accept (`call`); with --hello, send a hello. */
 static void open_connection(struct session *session,
 			    int (*call)(struct rdma_cm_id *id, struct rdma_conn_param *parameters))
 {
@@ -471,7 +472,7 @@ static void open_connection(struct session *session,
 		session->over = strerror(errno);
 }
 
-/* Resolve and connect; a server waits for a connect request. */
+/* Resolve and request a connection; a server waits for a connect request. */
 static void ask(struct session *session)
 {
 	const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
@@ -527,8 +528,8 @@ static void post_operation(struct session *session)
 
 /*
  * Return true if the other side disconnected after it had received everything; the last completions
- * may be missing then. A client disconnects after the verdict. Of two tutorial programs that WRITE,
- * the faster one disconnects first; it may be the other side.
+ * may be missing then. A client disconnects after the verdict. If two tutorial programs WRITE, the
+ * faster one, perhaps the other side, disconnects first.
  */
 static bool has_all(const struct session *session)
 {
@@ -548,7 +549,10 @@ static void await_completions(struct session *session)
 		session->over = NULL;
 }
 
-/* Exchange MSG_DONE. The tutorial's program does not wait for its READ before it sends MSG_DONE. */
+/*
+ * Exchange MSG_DONE, and print the received payload. The tutorial's program does not wait for its
+ * READ before it sends MSG_DONE.
+ */
 static void exchange_done(struct session *session)
 {
 	if (session->peer->hello && !await(session, &session->completed, session->posted))
@@ -634,7 +638,7 @@ static void await_flow(struct session *session)
 	printf("flowing\n");
 }
 
-/* Send windows without a pause, each advanced by a byte, as long as the other side accepts them. */
+/* Send FLOOD_WINDOWS windows without a pause, each advanced by a byte, unless the session ends. */
 static void flood(struct session *session)
 {
 	unsigned int sent;
@@ -666,8 +670,8 @@ static void misbehave(struct session *session, const char *name)
 }
 
 /*
- * Take one step of a session, after its faults. The session may have ended earlier: its events are
- * also handled while another session waits.
+ * Take one step of a session, after the actions of --at for this step. Report the end of the
+ * session once. It may have ended earlier: its events are also handled while another session waits.
  */
 static void run_step(struct session *session, const struct deed *step)
 {
