@@ -27,13 +27,13 @@
 #include "../sysfs.h"
 #include "congestion.h"
 
-/* An unused UDP port. */
+/* UDP port that should be unused, to compare its answer with that of ROCE_PORT. */
 #define UNUSED_UDP_PORT 47891
-/* A UDP datagram may be lost: number of tries, and time to wait for the answer to each. */
+/* Number of tries, because a UDP datagram may be lost, and time to wait for the answer to each. */
 #define UDP_TRIES        2
 #define UDP_MILLISECONDS 400
 /*
- * Length of a datagram. Over IPv6 a datagram shorter than the base transport header, 12 bytes,
+ * Bytes of a datagram. Over IPv6 a datagram shorter than the base transport header, 12 bytes,
  * makes a receiving kernel with Soft-RoCE panic (rxe_rcv() of Linux 6.1 uses pkt->qp before it is
  * set). A longer datagram of zeros is for queue pair 0, and is dropped.
  */
@@ -41,7 +41,7 @@
 /* State of an identifier that listens (enum rdma_cm_state in the kernel's cma_priv.h). */
 #define STATE_LISTEN 8
 
-/* Source address failed the policy (RFC 4443, 3.1). */
+/* ICMPv6 code: the source address failed the policy (RFC 4443, 3.1). */
 #define ICMP6_POLICY_FAIL 5
 
 #define DEVICES "/sys/class/infiniband/"
@@ -91,7 +91,7 @@ static bool is_known(const struct evidence *evidence, enum fact fact)
 
 /* ---- Network interfaces, routes and neighbours ---- */
 
-/* Return a text of the kernel's answer, which ends with a zero; `other` if there is none. */
+/* Return the text of an attribute, which ends with a zero; `other` if the attribute is missing. */
 static const char *text_of(struct span text, const char *other)
 {
 	return text.size > 0 ? (const char *)text.bytes : other;
@@ -106,7 +106,10 @@ static const char *address_of(struct span raw, char text[INET6_ADDRSTRLEN])
 	return text;
 }
 
-/* Ask the kernel for all its objects of a kind, whose messages have a body of `size` bytes. */
+/*
+ * Ask the kernel for all objects of a kind: call `function` with each message; its body has `size`
+ * bytes.
+ */
 static void dump_all(struct evidence *evidence, int request_type, int type, size_t size,
 		     netlink_function function)
 {
@@ -116,7 +119,10 @@ static void dump_all(struct evidence *evidence, int request_type, int type, size
 	netlink_ask(NETLINK_ROUTE, &request, type, function, evidence);
 }
 
-/* Set the facts about a network interface: its kind, such as "vlan" or "ipip", or a VRF. */
+/*
+ * Set the facts about a network interface: the name of a VRF; the kind, such as "vlan" or "ipip",
+ * of gid_interface and route_interface.
+ */
 static void examine_link(void *evidence, struct netlink_message message)
 {
 	const char *name = text_of(netlink_find(message.attributes, IFLA_IFNAME), "");
@@ -159,7 +165,7 @@ static void examine_route(void *evidence, struct netlink_message message)
 		evidence_set(evidence, FACT_route_interface, name);
 }
 
-/* Ask the kernel for the route to an address. */
+/* Ask the kernel for the route of `flow`, and set its facts; on failure `route` is the error. */
 static void find_route(struct evidence *evidence, const struct flow *flow)
 {
 	const struct rtmsg body = { .rtm_family = (uint8_t)flow->address->sa_family };
@@ -173,7 +179,7 @@ static void find_route(struct evidence *evidence, const struct flow *flow)
 		netlink_ask(NETLINK_ROUTE, &request, RTM_NEWROUTE, examine_route, evidence));
 }
 
-/* Find out if the hardware address of the next hop is known. IPoIB and tunnels have none. */
+/* Find out if the hardware address of the next hop is known. Tunnels need none (NUD_NOARP). */
 static void examine_neighbour(void *evidence, struct netlink_message message)
 {
 	const struct ndmsg *neighbour = message.body;
@@ -230,7 +236,7 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 		snprintf(folder, sizeof(folder), DEVICES "%s", evidence->facts[FACT_device]);
 		evidence_set(evidence, FACT_software, host_is_software(folder) ? "yes" : "no");
 		if (!is_known(evidence,
-			      FACT_transport)) /* the connection manager knows it better */
+			      FACT_transport)) /* a value that rdma_cm has determined stays */
 			evidence_set(evidence, FACT_transport, host_transport(folder, 1));
 	}
 	globfree(&all);
@@ -323,8 +329,8 @@ static void examine_rdma_device(void *evidence, struct netlink_message device)
 }
 
 /*
- * Set a fact to the sum of the connection manager's counters in these files, if there are any, or
- * to `most` if that is less. Return the sum.
+ * Set a fact to the sum of the connection manager's counters in the files of `pattern`, if there
+ * are any, or to `most` if that is less. Return the sum.
  */
 static uint64_t sum_counters(struct evidence *evidence, enum fact fact, const char *pattern,
 			     uint64_t most)
@@ -386,7 +392,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 	find_devices(evidence, view);
 	dump_all(evidence, RTM_GETLINK, RTM_NEWLINK, sizeof(struct ifinfomsg), examine_link);
 	dump_all(evidence, RTM_GETNEIGH, RTM_NEWNEIGH, sizeof(struct ndmsg), examine_neighbour);
-	cgroup_visit("", "rdma", examine_cgroup, evidence); /* the topmost is last */
+	cgroup_visit("", "rdma", examine_cgroup, evidence); /* the topmost limit replaces others */
 	if (netlink_rdma_is_exclusive())
 		evidence_set(evidence, FACT_mode, "exclusive");
 	if (!access("/proc/sys/net/core", F_OK))
@@ -400,7 +406,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 
 /* ---- UDP ---- */
 
-/* Open a UDP socket that receives errors of the network. Return -1 if that fails. */
+/* Open a UDP socket for `flow` that receives ICMP errors. Return -1 if that fails. */
 static int open_udp(const struct flow *flow)
 {
 	int on = 1, descriptor = socket(flow->address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -433,7 +439,7 @@ static const char *icmp_answer(const struct sock_extended_err *error)
 	return "unreachable";
 }
 
-/* Return the answer of an ICMP message that has arrived; NULL: none. Note who sent the first. */
+/* Return the answer of an ICMP message that has arrived; NULL: none. Note the first sender. */
 static const char *take_icmp(struct evidence *evidence, int descriptor)
 {
 	_Alignas(struct cmsghdr) uint8_t control[512];
@@ -453,8 +459,9 @@ static const char *take_icmp(struct evidence *evidence, int descriptor)
 }
 
 /*
- * Send a datagram of zeros to a UDP port. Unless `milliseconds` is 0, set the fact to the answer,
- * and send once more if there is none. If sending fails, set the fact to that error.
+ * Send a datagram of zeros to a UDP port. Unless `milliseconds` is 0, wait that time for an answer,
+ * send once more without one, and set the fact to the answer or "silent". If sending fails, set the
+ * fact to that error.
  */
 static void probe_udp(struct evidence *evidence, enum fact fact, uint16_t port,
 		      const struct flow *flow, int milliseconds)

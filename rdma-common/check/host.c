@@ -12,7 +12,7 @@
 
 #include "../sysfs.h"
 
-/* Path of a port's folder; its arguments are the device and the port */
+/* Format of a port's folder in sysfs; arguments: the folder of the device, the port. */
 #define PORT "%s/ports/%u/"
 
 /* State of the examination: where to look, the current device and port, and the next finding. */
@@ -33,7 +33,7 @@ struct host {
 
 /* ---- Files and findings ---- */
 
-/* Read a file of the PCI function; it is the parent of an auxiliary device (irdma, mana). */
+/* Read a file of the PCI function, which is the parent of an auxiliary device (irdma, mana). */
 static struct sysfs_line read_pci(const struct host *host, const char *name)
 {
 	struct sysfs_line line = sysfs_read_line("%s/device/%s", host->device, name);
@@ -120,7 +120,10 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 	return true;
 }
 
-/* Return the sum of the rates of all ports of the adapter. Each port may be a separate device. */
+/*
+ * Return the sum of the rates of all ports of the adapter, each of which may be a separate device;
+ * if find_adapter() finds none, of the device's ports.
+ */
 static double adapter_rate(const struct host *host)
 {
 	char own[PATH_MAX], other[PATH_MAX];
@@ -137,7 +140,7 @@ static double adapter_rate(const struct host *host)
 	return sum;
 }
 
-/* Return the highest rate of this port number among all devices of the same model. */
+/* Return the highest rate of this port number among all devices of the same model; 0: not known. */
 static double model_rate(const struct host *host)
 {
 	struct sysfs_line model = sysfs_read_line("%s/board_id", host->device);
@@ -281,7 +284,10 @@ static void describe_interface(struct host *host)
 			    bond.text);
 }
 
-/* Report a port. A software device has no rate of its own. */
+/*
+ * Report a port. It is limited if a port of the same model is faster. Omit a software device's
+ * rate.
+ */
 static void examine_port(struct host *host)
 {
 	struct sysfs_line state = sysfs_read_line(PORT "state", host->device, host->port);
@@ -334,7 +340,7 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 	return IN6_IS_ADDR_V4MAPPED(gid) ? 4 : 3;
 }
 
-/* File of configfs with the RoCE version of connections; arguments: root, device, port */
+/* File of configfs with the RoCE version of connections; arguments: root, device name, port. */
 #define ROCE_MODE "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode"
 
 /* Report the settings of NCCL for the port; over InfiniBand any GID is right. */
@@ -360,10 +366,10 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 }
 
 /*
- * Return true if an entry of a port's GIDs belongs to an address of this network namespace.
- * Interfaces of two namespaces may have the same address and the same name: a VLAN has the MAC
- * address, and so the link-local address, of the interface below it, and a container may call it
- * "eth0".
+ * Return true if an entry of a port's GIDs belongs to an address of this network namespace. Compare
+ * the interface index, too, because interfaces of two namespaces may have the same address and
+ * name: a VLAN has the MAC address, and so the link-local address, of the interface below it, and a
+ * container may call the VLAN "eth0".
  */
 static bool is_own_gid(const struct host *host, unsigned int index)
 {
@@ -382,7 +388,9 @@ static bool is_own_gid(const struct host *host, unsigned int index)
 	return false;
 }
 
-/* Report the GIDs of a port, and the best of them. */
+/*
+ * Report the GIDs of a port (over RoCE, of this namespace), and the NCCL settings of the best one.
+ */
 static void examine_gids(struct host *host)
 {
 	const char *transport = host_transport(host->device, host->port);

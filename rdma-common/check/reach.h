@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules that name why no connection is established: a table of conditions, texts, causes and
- * advice. The first rule whose condition holds is the finding. Pure, except for the reports.
+ * Rules that name the reason why no connection is established: a table of conditions, texts, causes
+ * and advice. The first rule whose condition holds is the finding. Pure, except for the reports.
  *
  * Threads: the main thread.
  */
@@ -37,14 +37,14 @@ const struct rule *reach_rule(size_t index);
 const struct rule *reach_judge(const struct evidence *evidence);
 
 /*
- * Report the first rule that holds, or that no rule does, as a failed finding. Return true if a
- * rule holds.
+ * Report the first rule that holds, or that no rule does, as a failed finding. A rule that holds
+ * replaces the first failure so far. Return true if a rule holds.
  */
 bool reach_report(struct findings *findings, const struct evidence *evidence);
 
 /*
- * Report findings->found as a finding of the step "reach", with all facts and, unless it is NULL,
- * with the name and the causes of a rule.
+ * Report findings->found as a finding of the step "reach", with all facts and, unless `rule` is
+ * NULL, with the name and the causes of the rule. `good`: the finding is no failure.
  */
 void reach_report_facts(struct findings *findings, const struct evidence *evidence,
 			const struct rule *rule, bool good);
@@ -53,8 +53,8 @@ void reach_report_facts(struct findings *findings, const struct evidence *eviden
 void reach_report_good(struct findings *findings, const struct evidence *evidence);
 
 /*
- * Report the programs that listen on this host, and how many connect requests have arrived: the
- * user of the other host needs both.
+ * If they are known, report the programs that listen on this host, and how many connect requests
+ * have arrived: the user of the other host needs both.
  */
 void reach_report_listeners(struct findings *findings, const struct evidence *evidence);
 
