@@ -14,12 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Maximum time for idle threads to end, on a busy machine. */
+/* Maximum time, in milliseconds, for idle threads to end on a busy machine. */
 #define END_MILLISECONDS 200
 
 /*
- * Do not queue a progress text after this many lines: if the terminal is stopped, the rest of its
- * pipe is reserved for lines.
+ * Number of queued lines at which a progress text is dropped: if the terminal is stopped, the rest
+ * of its pipe is reserved for lines.
  */
 #define MAX_QUEUED_BEFORE_PROGRESS 8
 
@@ -50,8 +50,8 @@ static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 }
 
 /*
- * Write `text`, and block while the output does not accept it. After an error drop the rest, as
- * stdio(3) does.
+ * Write `text`, and block while the output does not accept it. After an error set outlet->failed
+ * and drop the rest, as stdio(3) does.
  */
 static void write_text(struct outlet *outlet, const char *text)
 {
@@ -74,7 +74,7 @@ static void write_text(struct outlet *outlet, const char *text)
 }
 
 /*
- * Replace the progress text. The new one ends before the last column of the terminal, so that the
+ * Replace the progress text by `text`, cut before the last column of the terminal, so that the
  * cursor stays in this line and "\r" returns to its beginning. The width may change at any time.
  */
 static void write_drawn(struct outlet *outlet, char *text)
@@ -135,7 +135,7 @@ static bool is_same_file(int one, int other)
 	       about_one.st_dev == about_other.st_dev && about_one.st_ino == about_other.st_ino;
 }
 
-/* Add an outlet. Return 0 or an errno value. */
+/* Add an outlet and start its thread. Return 0 or an errno value. */
 static int start_outlet(struct console *console, int descriptor)
 {
 	struct outlet *outlet = &console->outlets[console->count];
@@ -219,13 +219,13 @@ uint64_t console_close(struct console *console, bool *failed)
 		pthread_join(console->outlets[i].thread, NULL);
 		close(console->outlets[i].exit);
 	}
-	if (ended && console->ended >= 0) { /* a running thread may still use it */
+	if (ended && console->ended >= 0) { /* else a running thread may still use it */
 		close(console->ended);
 		console->ended = -1;
 	}
 	/*
-	 * Read `failed` last: a thread that still runs sets it before it subtracts the line, so no
-	 * line is missing from both.
+	 * Read `failed` last: a thread that still runs sets `failed` before it subtracts the line
+	 * from `unwritten`, so one of the two shows a failed write.
 	 */
 	unwritten = atomic_load(&console->unwritten);
 	*failed = atomic_load(&console->outlets[STREAM_OUTPUT].failed);
@@ -240,7 +240,10 @@ static struct outlet *outlet_of(struct console *console, enum stream stream)
 	return &console->outlets[stream < console->count ? stream : STREAM_OUTPUT];
 }
 
-/* Hand a line to the thread, which frees it. Return false if the pipe is full or `text` is NULL. */
+/*
+ * Hand a line to the thread, which frees it. If the pipe is full or `text` is NULL, free it here
+ * and return false.
+ */
 static bool enqueue(struct outlet *outlet, struct line line)
 {
 	if (line.text && write(outlet->entrance, &line, sizeof(line)) == sizeof(line))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Empty the ring of the incoming payload piece by piece: verify it, and with --output let a helper
- * store it. A piece to which the peer can still write is copied first, and the copy is verified and
+ * Empty the ring of the incoming payload: verify each piece, and with --output let a helper store
+ * it. A piece to which the peer can still write is copied first, and the copy is verified and
  * stored. A payload that fits into the ring is verified in place, once the peer cannot write to the
  * ring any more, and then stored.
  *

@@ -29,9 +29,9 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 }
 
 /*
- * Return how many bytes of the piece to fill now, so that no step takes long. A piece of a payload
- * that is longer than the ring does not cross the end of a pass, because a repeating stream
- * (transfer.h) needs the digest of one pass.
+ * Return how many bytes of the piece to fill now: at most HELPER_BUFFER, so that no step takes
+ * long. A piece of a payload that is longer than the ring does not cross the end of a pass, because
+ * a repeating stream (transfer.h) needs the digest of one pass.
  */
 static size_t piece_size(const struct outgoing *outgoing, const struct piece *piece)
 {
@@ -88,7 +88,7 @@ static bool take_read(struct outgoing *outgoing, struct transfer *transfer, stru
 	return true;
 }
 
-/* Generate `size` bytes from `position` of the stream, across passes. */
+/* Copy or generate `size` bytes from `position` of the stream, across passes. */
 static void make_bytes(const struct payload *payload, uint64_t position, uint8_t *memory,
 		       size_t size)
 {

@@ -3,7 +3,7 @@
  * The outgoing payload: text, pattern, file or pipe. A small payload is in memory. The parts of a
  * larger one are read or generated when they are needed.
  *
- * Threads: owner and helper thread read; the main thread loads and frees.
+ * Threads: a connection's thread and its helper read; the main thread loads and frees.
  */
 #ifndef RDMA_COMMON_PAYLOAD_H
 #define RDMA_COMMON_PAYLOAD_H
@@ -20,7 +20,7 @@
 /* Maximum bytes of a payload that is loaded into memory as a whole. */
 #define PAYLOAD_WHOLE ((size_t)8 << 20)
 
-/* For messages: a file has fewer bytes than when it was opened. */
+/* Failure message for a file that has fewer bytes than when it was opened. */
 #define PAYLOAD_CUT_SHORT "it became shorter while it was sent; try again when it is complete"
 
 /* The outgoing payload, the same for every peer. It does not change once it is loaded. */

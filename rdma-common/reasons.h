@@ -42,9 +42,9 @@ const char *shortage_advice(int error);
 const char *cgroup_advice(int error);
 
 /*
- * Return what to change if librdmacm finds no device. `present`: sysfs has one. `openable`: this
- * process may open the files of all devices. `exclusive`: the RDMA subsystem gives each device to
- * one network namespace.
+ * Return what to change if librdmacm finds no device. `present`: sysfs has a device. `openable`:
+ * this process may open the files of all devices. `exclusive`: the RDMA subsystem gives each device
+ * to one network namespace.
  */
 const char *missing_device_advice(bool present, bool openable, bool exclusive);
 
