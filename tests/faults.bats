@@ -36,7 +36,7 @@ ends() {
 }
 
 # client_against MODES STATUS SECONDS TEXT PEER-OPTION...: run our client against a peer that is the server, in each
-# mode. The client must end within SECONDS as STATUS and TEXT require.
+# mode (both: read, then write). The client must end within SECONDS as STATUS and TEXT require.
 client_against() {
 	local mode start
 	for mode in ${1/both/read write}; do
@@ -50,8 +50,8 @@ client_against() {
 }
 
 # server_against MODES SECONDS TEXT PEER-OPTION...: run our server against a peer that is the client, in each mode.
-# The server must report TEXT within SECONDS and nothing else, then serve another client in both directions, and exit
-# with 0.
+# The server must report one line with TEXT within SECONDS, then serve another client in both directions without a
+# message, and exit with 0.
 server_against() {
 	local mode start
 	for mode in ${1/both/read write}; do
@@ -177,8 +177,8 @@ add_link() {
 @test "one-off: a client's host that stops is reported"       { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
 @test "one-off: its own removed RDMA link is reported"        { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
 
-# discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE does not count these,
-# but its counters of sequence gaps and retransmissions do: this network loses no other packets.
+# discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE does not count these:
+# use its counters of sequence gaps and retransmissions, because this network loses no other packets.
 discarded() {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		lab run "$1" nstat -asz TcpInCsumErrors | sed -n 's/^TcpInCsumErrors *\([0-9]*\).*/\1/p'
@@ -189,8 +189,8 @@ discarded() {
 	fi
 }
 
-# good_or_failed STATUS SENT ARRIVED: check that STATUS is that of a success or a failure, and that ARRIVED has all of
-# SENT, or after a failure does not exist.
+# good_or_failed STATUS SENT ARRIVED: check that STATUS is 0 (success) to 7, not that of a signal, and that ARRIVED has
+# the bytes of SENT; after a failure ARRIVED may be missing instead.
 good_or_failed() {
 	[[ $1 =~ ^[0-7]$ ]] || { echo "exit status $1"; return 1; }
 	if [ "$1" -eq 0 ] || [ -e "$3" ]; then cmp "$2" "$3"; fi

@@ -193,7 +193,7 @@ static const struct given {
 	/* clang-format on */
 };
 
-/* Other arguments that are accepted: units, and the limits. */
+/* Arguments that are accepted besides those of given[]: units, and the limits. */
 static const struct {
 	const char *name, *argument;
 	uint64_t value;
@@ -471,7 +471,7 @@ TEST(conflicting_options_are_rejected_with_a_reason)
 		{ { WRITES, .file = "/dev/zero", .iterations = 2 }, one_pass },
 		{ { WRITES, .file = "-", .iterations = 2 }, one_pass },
 		{ { WRITES, .file = "/proc/self/exe", .iterations = 2 }, NULL },
-		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* loading it reports that it is a folder */
+		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* payload_load() reports that it is a folder */
 		{ { WRITES, .file = "missing", .iterations = 2 }, NULL },
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, one_pass },
 		/* only a session that would repeat the pipe is refused */
