@@ -20,8 +20,8 @@ struct latency {
 void latency_count(struct latency *latency, int64_t nanoseconds);
 
 /*
- * Return the latency in nanoseconds, exact to the width of a bucket, that a `share` (0 to 1) of the
- * operations did not exceed; 0 if no operation was counted.
+ * Return the latency in nanoseconds that a `share` (0 to 1) of the operations did not exceed; 0 if
+ * no operation was counted.
  */
 int64_t latency_quantile(const struct latency *latency, double share);
 

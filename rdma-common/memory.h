@@ -54,8 +54,8 @@ uint64_t memory_cgroup_limit(const char *root);
 
 /* Memory for all sessions of this process. */
 struct memory_budget {
-	uint64_t total; /* bytes for sessions: a quarter of the machine's memory, or of the smallest
-			   memory limit of the process's cgroups */
+	uint64_t total; /* bytes for sessions: a quarter of the machine's memory or, if lower, of
+			   the smallest memory limit of the process's cgroups */
 	const char *source; /* the name of that memory for messages; static */
 	uint64_t locked;    /* bytes that may be registered: struct lock_limit if it applies, else
 			       UINT64_MAX */

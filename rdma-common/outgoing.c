@@ -41,7 +41,7 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 
 	if (length > outgoing->ring_size && size > length - position % length)
 		size = length - position % length;
-	/* the helper reads the pipe from the first byte that is not in memory */
+	/* stop at the end of the bytes in memory: from there the helper reads the pipe */
 	if (position < payload->size && length != payload->size && size > payload->size - position)
 		size = payload->size - position;
 	return (size_t)size;

@@ -121,8 +121,8 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 }
 
 /*
- * Return the sum of the rates of all ports of the adapter, each of which may be a separate device;
- * if find_adapter() finds none, of the device's ports.
+ * Return the sum of the rates of the adapter's ports, each of which may be a separate device; if
+ * find_adapter() finds none, of the device's ports.
  */
 static double adapter_rate(const struct host *host)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules that name the reason why no connection is established: a table of conditions, texts, causes
- * and advice. The first rule whose condition holds is the finding. Pure, except for the reports.
+ * Rules that name why no connection is established: a table of conditions, texts, causes and
+ * advice. The first rule whose condition holds is the finding. Pure, except for the reports.
  *
  * Threads: the main thread.
  */
@@ -44,7 +44,7 @@ bool reach_report(struct findings *findings, const struct evidence *evidence);
 
 /*
  * Report findings->found as a finding of the step "reach", with all facts and, unless `rule` is
- * NULL, with the name and the causes of the rule. `good`: the finding is no failure.
+ * NULL, with the name and the causes of the rule.
  */
 void reach_report_facts(struct findings *findings, const struct evidence *evidence,
 			const struct rule *rule, bool good);
