@@ -373,7 +373,7 @@ struct fake_id {
 	struct object object;
 	struct peer peer;
 	bool passive, listening, family_only;
-	struct ibv_sa_path_rec path; /* traffic class: --tos; passive: tos:N of the script */
+	struct ibv_sa_path_rec path; /* traffic class of --tos or, if passive, of tos:N */
 	bool synchronous;            /* without a channel: calls wait until they are done */
 	bool asked;                  /* a connect request or an acceptance was sent */
 	bool leads_nowhere;          /* the destination is a loopback address, without a route */

@@ -315,7 +315,7 @@ __attribute__((constructor)) static void start(void)
 	adapter(); /* open before find_open(): the libraries keep devices open, too */
 	find_open(world.descriptors);
 	for (int i = 0; i <= STDERR_FILENO; i++)
-		world.descriptors[i] = true; /* the program opens any that is closed */
+		world.descriptors[i] = true; /* the program opens these if they are closed */
 }
 
 /* ---- Calls that fail ---- */
