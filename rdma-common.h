@@ -74,8 +74,8 @@ struct engine {
 
 /* Measurements of this side's operation. Times are values of now_nanoseconds(). */
 struct figures {
-	int64_t started; /* time before the first post, or, if this side does not operate, when the
-			    peer may begin; 0: not yet */
+	int64_t started; /* time just before the first post; if this side does not operate, time at
+			    which the peer may begin; 0: not yet */
 	int64_t completed;       /* time of the latest completion that measure() counted */
 	int64_t pass_posted;     /* time before the latest pass was posted; only for `latency` */
 	uint64_t bytes;          /* bytes completed at the time `completed` */
@@ -117,7 +117,7 @@ enum cause_rank {
 	CAUSE_FAILURE,        /* the first failure */
 	CAUSE_BEFORE_LOSS,    /* a failure that happened before the peer was lost, but is reported
 				 later */
-	CAUSE_VERIFICATION,   /* this side could not verify or store the incoming payload */
+	CAUSE_VERIFICATION,   /* verifying or storing the complete incoming payload failed */
 	CAUSE_WITHDRAWN,      /* a setup call failed because the peer had withdrawn */
 	CAUSE_RATE,           /* --min-rate was not reached, or could not be applied */
 	CAUSE_DEVICE_REMOVED, /* the peer was lost because the local device was removed */
@@ -126,9 +126,7 @@ enum cause_rank {
 /* Maximum number of the operation's work requests in one call of ibv_post_send(3). */
 #define BATCH 32
 
-/*
- * A linked list of work requests. post_batch() posts any number of them, beginning with the first.
- */
+/* A linked list of work requests. post_batch() posts one or more of them, from the first on. */
 struct batch {
 	uint64_t local, remote; /* start addresses of this side's region and of the peer's region */
 	struct ibv_send_wr requests[BATCH];
@@ -248,8 +246,8 @@ struct connection {
 };
 
 /*
- * Post all receives. The control region must be registered. Main thread, before the connection's
- * thread starts.
+ * Post a receive into each receive slot of the control region, which must be registered. Main
+ * thread, before the connection's thread starts.
  */
 enum status post_receives(struct connection *connection, struct failure *failure);
 
@@ -277,7 +275,10 @@ void connection_expire(struct connection *connection);
 void record_cause(struct connection *connection, enum cause_rank rank, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Record why the session fails, and end it. Return `status`. Either thread. */
+/*
+ * Record why the session fails, unless an earlier reason counts (counts_as_reason()), and end the
+ * session. Return `status`. Either thread.
+ */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...) __attribute__((format(printf, 3, 4)));
 
@@ -300,8 +301,8 @@ struct counters connection_growth(const struct connection *connection);
 uint64_t outstanding_sends(const struct connection *connection);
 
 /*
- * Return true if this side's whole operation has completed and its whole payload is sent. Either
- * thread.
+ * Return true if this side's whole operation has completed without a failure, and the peer knows
+ * the end of this side's payload (transfer_source_done()). Either thread.
  */
 bool operation_completed(const struct connection *connection);
 

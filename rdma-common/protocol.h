@@ -36,8 +36,8 @@ enum local_stage {
 };
 
 /*
- * The last message of the peer. The peer sends each message once, in this order. If it gives up, it
- * sends a bad verdict early, and nothing after it.
+ * The last message of the peer, apart from MSG_WINDOW. The peer sends each of these messages once,
+ * in this order. If it gives up, it sends a bad verdict early, and nothing afterwards.
  */
 enum remote_stage {
 	REMOTE_SILENT,
@@ -129,8 +129,9 @@ struct step protocol_step(struct protocol protocol, struct event event);
 
 /*
  * Return true if `status` becomes the reason why the session closes. Only the first reason does,
- * with two exceptions: a lost peer may have broken the protocol before, which a late completion
- * shows; and any reason explains a refused post that has no explanation yet.
+ * with two exceptions that replace STATUS_PEER_LOST: STATUS_CONTENTS_WRONG, because a late
+ * completion may show that the peer broke the protocol before; and, while a refused post has no
+ * explanation, any status.
  */
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 
@@ -153,7 +154,7 @@ const char *remote_stage_name(enum remote_stage remote);
 /*
  * Return true while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are
  * exchanged. After its own verdict this side only confirms MSG_WINDOWs, so that a peer that stores
- * slowly does not run out of credits.
+ * slowly does not run out of credits; if it gave up, it sends none.
  */
 bool window_may_be_sent(const struct protocol *protocol);
 
