@@ -10,16 +10,16 @@
  * - completions come in the order of posting, at any time after delivery; soft-iWARP may complete
  *   every request but a READ as soon as it is posted;
  * - received messages, this side's completions and connection manager events come in any order
- *   relative to each other; ESTABLISHED comes before DISCONNECTED; a server may get only the
- *   latter;
+ *   relative to each other; ESTABLISHED comes before DISCONNECTED; a server may get only
+ *   DISCONNECTED;
  * - messages that are on their way when a side disconnects arrive before the peer is notified;
  *   requests left in the queue pair are flushed, receives after every message that arrives;
  * - acknowledgements are lost only when there is a fault;
  * - soft-iWARP never completes a READ that is outstanding when the connection ends.
  *
  * It assumes this of the rest of the program:
- * - a worker may fail at any time until the incoming payload is verified (EVENT_GAVE_UP); a second
- *   worker may fail after the first one;
+ * - a worker, which reads or stores a payload, may fail at any time until the incoming payload is
+ *   verified (EVENT_GAVE_UP); a second worker may fail after the first one;
  * - a source ends sooner or later, so MSG_DONE is due at any time after the operation is posted or,
  *   unless done_follows_at_once(), after it has completed.
  *
@@ -184,8 +184,8 @@ static bool side_sends_payload(enum role role)
 }
 
 /*
- * Return the maximum number of faults in a run: 2 for the settings with few worlds. A deadline that
- * passes because nothing else can happen is not a fault.
+ * Return the maximum number of faults in a run: 2 for the settings with few worlds, otherwise 1. A
+ * deadline that passes because nothing else can happen is not a fault.
  */
 static unsigned int fault_limit(void)
 {
@@ -258,7 +258,7 @@ static void print_node(const struct node *node)
 
 #define FINISHED_DISTANCE 100 /* more than the sum of all other terms */
 
-/* Return a sum that grows with every event. EVENT_DRAINED is handled together with another one. */
+/* Return a sum that grows with every event but EVENT_DRAINED, which comes with another event. */
 static int distance_from_start(const struct world *world)
 {
 	int distance = world->lost + world->faults + world->worker_failures;
@@ -333,7 +333,7 @@ static void send_notice(struct world *world, enum role role)
 		world->sides[role].notice = NOTICE_COMING;
 }
 
-/* Mark `request` and all later requests dead, unless they were executed. */
+/* Mark `request` and all later requests dead that are posted and not executed. */
 static void kill_after(struct side *side, enum request request)
 {
 	for (; request < REQUESTS; request++) {
@@ -495,7 +495,7 @@ static void perform(struct world *world, enum role role, unsigned int actions)
 /* Return the step that protocol_step() takes, changed by the mistake `fault`. */
 static struct step take_step(enum fault fault, struct protocol protocol, struct event event);
 
-/* Return true if every posted request has completed, and no more will be posted. */
+/* Return true if EVENT_DRAINED is due: all posted requests have completed, and none will follow. */
 static bool is_drained(const struct side *side)
 {
 	return side->protocol.phase == PHASE_CLOSING && !side->protocol.drained &&
@@ -644,7 +644,7 @@ static void completions(const struct world *world, enum role role)
 		bool executed = has_fate(side, request, FATE_EXECUTED);
 		bool read = reading && request == REQUEST_OPERATION;
 		/* Soft-RoCE of Linux 6.12 may handle the acknowledgment after the peer's
-		 * disconnection */
+		 * disconnection; this side's disconnection then flushes an executed request */
 		bool late = !early && !setting.flushes_at_notice &&
 			    side->disconnection == DISCONNECTION_DONE;
 		struct world next = *world;
@@ -700,7 +700,7 @@ static void receive_verdict(struct world *world, enum role role, bool after_done
 	happen(world, role, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED, verdict);
 }
 
-/* Receive the next message that has arrived. After the last one, flush the receives. */
+/* Receive the next message that has arrived; if none has, flush the receives of a broken side. */
 static void receptions(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role], *peer = &world->sides[!role];
@@ -932,9 +932,9 @@ static void make_successors(const struct world *world)
 static const struct world beginning; /* the start of each exploration */
 
 /*
- * Set all members of `setting` but the programs to combination `number`, from 0. Return false after
- * the last one. A damaged payload only affects the verification, so no combination has both that
- * and a flush.
+ * Set the operation, the adapters and the damage in `setting` to combination `number`, from 0.
+ * Return false after the last one. A damaged payload only affects the verification, so no
+ * combination has both a damaged payload and a flush.
  */
 static bool make_setting(unsigned int number)
 {

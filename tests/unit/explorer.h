@@ -23,13 +23,13 @@ struct node {
 
 /* An entry of the hash table of nodes. */
 struct slot {
-	uint32_t number; /* of the node, + 1; 0: empty */
+	uint32_t number; /* index of the node, plus 1; 0: empty */
 	uint32_t hash;   /* the upper half of its world's hash */
 };
 
 static struct setting setting; /* the setting of the current exploration */
 
-/* The current exploration, and sums of all explorations since finish(). */
+/* The current exploration, and sums of all explorations since the last finish(). */
 static struct {
 	struct node *nodes; /* in the order of discovery; also the queue of the nodes to visit */
 	size_t count, capacity;
@@ -37,7 +37,7 @@ static struct {
 	size_t table_size; /* number of entries, a power of 2 */
 	size_t current;    /* the node whose successors are being made */
 	int distance;      /* distance of that node from the start */
-	bool goes_on;      /* an event is possible at that node */
+	bool goes_on;      /* an event that needs no fault is possible there */
 	enum violation violation;
 	size_t violating;                          /* the node with the violation */
 	size_t runs, states, transitions, endings; /* sums */
@@ -57,8 +57,9 @@ static void print_node(const struct node *node);
 /* ---- The set of worlds ---- */
 
 /*
- * Return the entry of a world, or the empty one where it belongs. Only a node with the same hash is
- * read, because most nodes are not in a cache of the processor.
+ * Return the entry of a world; if there is none, set the hash of the empty entry where the world
+ * belongs, and return this entry. Only a node with the same hash is read, because most nodes are
+ * not in a cache of the processor.
  */
 static struct slot *look_up(const struct world *world)
 {
@@ -104,7 +105,10 @@ static inline void violate_here(enum violation violation)
 	exploration.violating = exploration.current;
 }
 
-/* Add a world that follows the current one, unless it is known. */
+/*
+ * Add a world that follows the current one, unless it is known. Record a violation if the world is
+ * not farther from the start than the current one.
+ */
 static void arrive(const struct world *world, struct label label)
 {
 	struct slot *slot = look_up(world);
@@ -151,7 +155,7 @@ static bool explore_from(const struct world *start)
 	return exploration.violation == VIOLATION_NONE;
 }
 
-/* Print the steps that lead to the violation. Return their number. */
+/* Print the last steps that lead to the violation, at most 1024. Return their number. */
 static unsigned int print_history(void)
 {
 	size_t path[1024];
