@@ -107,7 +107,7 @@ static void route_unresolved(const struct client *client, struct connection *con
 
 /*
  * Start to look up the RDMA device and the neighbor of the address; an event reports the result. If
- * that is not possible, fail the session.
+ * the lookup cannot start, fail the session.
  */
 static void start_resolving(const struct client *client, struct connection *connection)
 {
@@ -178,8 +178,8 @@ static bool lacks_interface(const struct sockaddr *address)
 }
 
 /*
- * Fail the session because rdma_connect(3) failed. Over iWARP that call connects by TCP, and
- * returns the network's error.
+ * Fail the session because rdma_connect(3) failed, unless a signal interrupted the call. Over iWARP
+ * the call connects by TCP, and returns the network's error.
  */
 static void connect_failed(struct connection *connection, int error)
 {
@@ -264,7 +264,7 @@ static void start_session(struct client *client);
 
 /*
  * Handle a rejection: by the server, or because no program listens. Replace a connection that was
- * rejected as stale: a new queue pair has another number.
+ * rejected as stale, while client->retries allows it: a new queue pair has another number.
  */
 static void rejected(struct client *client, struct connection *connection,
 		     const struct cm_event *event)
@@ -539,7 +539,7 @@ static enum status run_client(struct engine *engine)
 	return status;
 }
 
-/* Wait until `time` (now_milliseconds()), or for a signal. */
+/* Wait until `time` (now_milliseconds()), or until a signal arrives or waiting fails. */
 static void wait_until(struct engine *engine, int64_t time)
 {
 	struct connection *ended;
