@@ -19,8 +19,8 @@
 #include "unit.h"
 #include "folder.h"
 
-#define PATIENCE 10000 /* maximum milliseconds until an event that is due at once */
-/* More lines than can be queued, and the last line that can be queued. */
+#define PATIENCE 10000 /* maximum time, in milliseconds, until an event that is due at once */
+/* A number of lines that no queue holds, and the last numbered line that a full queue holds. */
 #define TOO_MANY        (10 * CONSOLE_CAPACITY)
 #define LAST_THAT_WAITS "> 2047\n"
 
@@ -139,7 +139,10 @@ static void hold(void)
 	sem_wait(&writes.reached);
 }
 
-/* Read until `end` arrives. Return the text, which is valid until the next call. */
+/*
+ * Read until `end` arrives; fail the test if nothing arrives for PATIENCE. Return the text, which
+ * is valid until the next call.
+ */
 static const char *read_until(int reader, const char *end)
 {
 	static char text[1 << 20];
@@ -280,8 +283,8 @@ static void assert_dropped_lines_are_reported(enum stream stream, int reader)
 }
 
 /*
- * The outputs are pipes, then a non-blocking socket, like a terminal that a parent program has made
- * non-blocking.
+ * The outputs are pipes. Then standard output is a non-blocking socket, like a terminal that a
+ * parent program has made non-blocking.
  */
 TEST(no_thread_waits_for_a_reader_and_dropped_lines_are_reported)
 {

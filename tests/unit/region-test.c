@@ -80,7 +80,7 @@ static bool allow_locking(bool allowed)
 	return !syscall(SYS_capset, &header, data);
 }
 
-/* A value that the kernel does not report sets no limit. */
+/* If sysinfo(2) fails, the size of the machine's memory sets no limit. */
 TEST(the_budget_is_a_quarter_of_the_memory_within_the_lock_limit)
 {
 	struct memory_budget budget;
@@ -220,7 +220,7 @@ static struct failure failure;
 static const struct memory_budget without_limit = { UINT64_MAX, "this machine's memory",
 						    UINT64_MAX };
 
-/* Reset everything to a client that reads in both directions, with unlimited memory. */
+/* Reset everything to a client of a two-way session of READs, with unlimited memory. */
 static int reset(UNUSED void **state)
 {
 	memset(&kernel, 0, sizeof(kernel));
@@ -250,8 +250,8 @@ static struct stream_plan plan_of(uint64_t length, uint64_t passes)
 }
 
 /*
- * Register the ring of a stream, check that the plan has its length, and release it. Return the
- * length.
+ * Register the ring of a stream, check that `plan` and `account` have its length, and release the
+ * ring. Return its length.
  */
 static uint64_t ring_of(struct stream_plan plan, bool sends)
 {
