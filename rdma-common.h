@@ -142,7 +142,7 @@ struct connection {
 	struct engine *engine;
 	const struct options *options; /* options of this session */
 	struct options own_options;
-	struct session_parameters parameters; /* requests of --check; else all zero */
+	struct session_parameters parameters; /* requests of --check to the server; else all zero */
 	struct rdma_cm_id *id;
 	unsigned int number; /* number of this connection in the program, from 1 */
 	struct endpoint peer;
@@ -152,7 +152,7 @@ struct connection {
 	struct ibv_cq *cq;
 	struct region control; /* memory of messages: receive slots, then send slots */
 	struct region outgoing_ring;
-	struct region incoming_ring; /* the thread deregisters it before it verifies in place */
+	struct region incoming_ring; /* the thread deregisters it before verifying in place */
 	bool one_way;                /* only the client operates (--one-way) */
 	struct limits limits;
 	struct agreement agreement;

@@ -11,9 +11,9 @@
 typedef void (*cgroup_function)(void *context, const char *folder);
 
 /*
- * Call `function` with the folders of the process's cgroup and its parents, the lowest first, of
- * version 2 and of each hierarchy of version 1 with this controller. `root` is put before the paths
- * of /proc and of the cgroup file systems: "", except in tests.
+ * Call `function` with the folder of the process's cgroup, then with that of each parent, upwards:
+ * in version 2, and in each hierarchy of version 1 with `controller`. `root` is put before the
+ * paths of /proc and of the cgroup file systems: "", except in tests.
  */
 void cgroup_visit(const char *root, const char *controller, cgroup_function function,
 		  void *context);

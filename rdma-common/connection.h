@@ -14,23 +14,23 @@
 void engine_init(struct engine *engine, const struct options *options);
 
 /*
- * Load the outgoing payload; open the console, the event channel and the devices (process_open()).
- * On failure print and record a message.
+ * Load the outgoing payload; open the console, the event channel and the devices (process_open());
+ * read the memory budget. On failure print and record a message.
  */
 enum status engine_open(struct engine *engine);
 
 /*
- * Give stuck helpers a short time to end, wait until the output is written (at most --timeout), and
- * free everything. All connections and ids must be destroyed before. Return the exit status of
- * main(): `status` or, if that is STATUS_SUCCESS, the result of writing the output. For
- * STATUS_INTERRUPTED end the process by the signal instead.
+ * Give stuck helpers HELPER_MILLISECONDS to end, wait until the output is written (at most
+ * --timeout), and free everything. All connections and ids must be destroyed before. Return the
+ * exit status of main(): `status` or, if that is STATUS_SUCCESS, the result of writing the output.
+ * For STATUS_INTERRUPTED end the process by the signal instead.
  */
 int engine_end(struct engine *engine, enum status status);
 
 /*
- * Wait as process_wait() does until `deadline`. Handle device events and the ends of helpers here
- * (WAKEUP_OTHER); return all other wakeups. WAKEUP_ENDED stores the connection whose thread has
- * ended: call connection_join() next.
+ * Wait as process_wait() does until `deadline`. Handle device events and the ends of abandoned
+ * helpers, and return WAKEUP_OTHER for them; return all other wakeups. WAKEUP_ENDED stores the
+ * connection whose thread has ended in `ended`: call connection_join() next.
  */
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
 			struct connection **ended);
@@ -44,7 +44,10 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer);
 
-/* Destroy the resources of the connection, in the one order that works, and free it. */
+/*
+ * Destroy the resources of the connection, in the one order that works. Print a warning for each
+ * resource that remains. Free the connection, unless its completion queue remains.
+ */
 void connection_destroy(struct connection *connection);
 
 /*
@@ -84,8 +87,8 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 enum status connection_start(struct connection *connection);
 
 /*
- * Reject the client's request: send it the reason, and record that as the cause, unless the session
- * has failed before. Call connection_join() next.
+ * Reject the client's request, and send the client the reason. Record the reason as the cause,
+ * unless the session has failed before. Call connection_join() next.
  */
 void connection_reject(struct connection *connection, enum refusal refusal);
 

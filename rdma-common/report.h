@@ -12,7 +12,7 @@
 
 /*
  * Print the disconnection, the figures (prints_figures()) and, if the session failed, the reason. A
- * server prints one status line for a session of --check.
+ * server prints one status line for a session of --check that succeeded.
  */
 void report_session(const struct connection *connection);
 
@@ -32,7 +32,7 @@ void report_path(const struct connection *connection);
  */
 void report_sum(const struct engine *engine, enum status status);
 
-/* Print the object of report_json() for a program without a session. */
+/* With --json, print the object of report_json() for a program that ran no session. */
 void report_no_session(struct engine *engine, enum status status);
 
 #endif
