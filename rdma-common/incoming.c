@@ -51,7 +51,7 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 
 /* ---- Storing ---- */
 
-/* Report a failure to store; the reason is in errno. */
+/* Set `failure`: storing has failed, for the reason in errno. Return INCOMING_FAILED. */
 static enum incoming_step fail_to_store(const struct incoming *incoming, struct failure *failure)
 {
 	failure_set(failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
@@ -68,8 +68,8 @@ static void keep(struct transfer *transfer, uint64_t size)
 }
 
 /*
- * Let the helper store the first `size` bytes of the buffer. The `skipped` bytes after them need
- * not be stored.
+ * Let the helper store the first `size` bytes of the buffer. The `skipped` bytes after them then
+ * count as stored, too; if `size` is 0, at once.
  */
 static void begin_to_store(struct incoming *incoming, struct transfer *transfer, size_t size,
 			   uint64_t skipped)

@@ -46,9 +46,9 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 }
 
 /*
- * Memory of a session besides its regions: the stacks of its thread, its state, and about 50 KiB in
- * the kernel over Soft-RoCE. A stuck helper needs as much. Other helpers and their buffers use
- * memory outside the budget.
+ * Bytes of a session's memory besides its regions: the stacks of its thread, its state, and about
+ * 50 KiB in the kernel over Soft-RoCE. A stuck helper needs as much. Other helpers and their
+ * buffers use memory outside the budget.
  */
 #define SESSION_MEMORY ((uint64_t)64 << 10)
 
@@ -138,15 +138,14 @@ enum status register_control(const struct region_owner *owner, struct region *re
 /* ---- Rings ---- */
 
 /*
- * A ring is as long as its stream, at most RING_SIZE; if memory is scarce, it is halved repeatedly,
- * down to a page.
+ * Maximum length of a ring, and length down to which it is halved if memory is scarce, in bytes.
  */
 #define RING_SIZE ((uint64_t)8 << 20)
 #define RING_PAGE ((uint64_t)4096)
 /*
- * A program with many sessions first sets aside memory for SESSIONS_TO_COME more sessions with
- * rings of one page, but at most half of the lockable memory. A ring gets at most 1/RING_SHARES of
- * the rest.
+ * A program with several sessions first sets aside memory for SESSIONS_TO_COME more sessions of
+ * SESSION_LEAST bytes each, but at most half of the lockable memory. A ring gets at most
+ * 1/RING_SHARES of the rest.
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64
@@ -165,8 +164,8 @@ static uint64_t share_of_many(const struct region_owner *owner)
 }
 
 /*
- * Return the maximum bytes of this connection's next ring. `rings`: number of its rings that are
- * not registered yet.
+ * Return the maximum length of this connection's next ring: whole pages, from RING_PAGE to
+ * RING_SIZE bytes. `rings`: number of the connection's rings that are not registered yet.
  */
 static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 {
@@ -181,7 +180,7 @@ static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 
 /*
  * Register a ring for the stream of `plan`, as long as the stream or as memory permits. If that
- * fails, retry with half of it, down to a page.
+ * fails, retry with half the length, in whole pages, down to a page. Store the length in `plan`.
  */
 static enum status ring_create(const struct region_owner *owner, struct region *region,
 			       struct stream_plan *plan, unsigned int rings, unsigned int access,
