@@ -42,7 +42,7 @@ static const char *const names[] = {
 	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames", "rx_missed_errors"
 };
 
-/* Number of the port's own counters; the others are those of the network interface. */
+/* Number of the port's own counters; the last three belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS,
@@ -53,7 +53,7 @@ const char *counter_name(unsigned int number)
 	return number < COUNTERS ? names[number] : NULL;
 }
 
-/* Return the number of the counter with this name; OF_THE_PORT if it is unknown. */
+/* Return the number of the port's counter with this name; OF_THE_PORT if there is none. */
 static unsigned int number_of(const char *name)
 {
 	unsigned int number = 0;
@@ -64,8 +64,9 @@ static unsigned int number_of(const char *name)
 }
 
 /*
- * Read the counters in a folder. List the folder instead of trying every name: most names are those
- * of other drivers, and trying them took a twentieth of a session's time.
+ * Read the known counters in a folder; set `any` if there is one. List the folder instead of trying
+ * every name: most names are those of other drivers, and trying them took a twentieth of a
+ * session's time.
  */
 __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *counters,
 							      const char *format, ...)

@@ -22,7 +22,7 @@ static const char *gid_type_name(uint32_t type)
 	return type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" : "InfiniBand";
 }
 
-/* Report the source, the device and the GID of a connection to the address; set facts, too. */
+/* Report the source, the device and the GID of a connection; set facts and fields of `path`. */
 static void report_address(struct path *path, struct rdma_cm_id *id)
 {
 	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
@@ -54,7 +54,10 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 	findings_report(path->findings, "address", true);
 }
 
-/* Report why an address or a route is not resolved; `attempt` is a prefix of the reason. */
+/*
+ * Report why an address or a route is not resolved; `attempt` is a prefix of the reason. Return
+ * false.
+ */
 static bool unresolved(struct path *path, const char *step, const char *attempt, const char *reason,
 		       const char *advice)
 {
@@ -96,7 +99,7 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 	       "interface that 'rdma link' lists";
 }
 
-/* Collect facts about the last address. Return true if a rule names the cause. */
+/* If no other address is untried, collect facts, and return true if a rule names the cause. */
 static bool find_cause(struct path *path)
 {
 	const struct devices *devices = path->devices;
@@ -125,7 +128,7 @@ static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 
 /*
  * Report if the network interface keeps RoCE v2 packets from being dropped under congestion. Advise
- * only with --tos. RoCE v1 has no IP header, and so no DSCP.
+ * only with --tos. Skip RoCE v1: it has no IP header, and so no DSCP.
  */
 static void report_congestion(struct path *path, struct rdma_cm_id *id)
 {
@@ -197,8 +200,8 @@ static bool refuse_source(struct path *path, const char *reason)
 }
 
 /*
- * Find the route to path->address, and try to register memory with its device. Return false if
- * there is no route, or can_send() fails.
+ * Find the route to path->address, describe the route in `path`, and try to register memory
+ * with its device. Return false if there is no route, or can_send() fails.
  */
 static bool check_address(struct path *path)
 {

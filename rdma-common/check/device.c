@@ -17,16 +17,17 @@
 #include "../process.h"
 #include "../reasons.h"
 
-/* A limit of locked memory below this may be the cause of a failure; Debian gives users 8 MiB. */
+/* Locked-memory limit, in bytes, below which the limit may cause failures; Debian sets 8 MiB. */
 #define MODEST_LOCKED_MEMORY ((uint64_t)64 * 1024 * 1024)
 
 /* ---- Addresses of this host that lead to a device ---- */
 
 /*
- * Ask the connection manager which port of which device an address leads to, and add it to `view`.
- * The kernel finds a device only if this network namespace has the network interface
- * (cma_acquire_dev_by_src_ip() of its cma.c), whatever GIDs the device shows here. librdmacm finds
- * it only if it can open the device. Return 0, or an errno value if no identifier can be created.
+ * Ask the connection manager which port of which device an address leads to, if any; then add the
+ * address to `view`. The kernel finds a device only if this network namespace has the network
+ * interface (cma_acquire_dev_by_src_ip() of its cma.c), whatever GIDs the device shows here.
+ * librdmacm finds it only if it can open the device. Return 0, or an errno value if no identifier
+ * can be created.
  */
 static int bind_address(struct host_view *view, const struct ifaddrs *one)
 {
@@ -182,7 +183,7 @@ void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
 
 /* ---- All devices ---- */
 
-/* Report that the addresses of this host were not found, so that no port is known to be usable. */
+/* Report that the search for this host's addresses failed: no port is known to be usable. */
 static bool report_unbound(struct devices *devices)
 {
 	const char *advice = descriptor_advice(devices->view_error);
