@@ -1,11 +1,11 @@
-# 'rdma-client --check' where no connection stands: the rule that names the cause, between two hosts.
+# 'rdma-client --check' between two hosts that cannot connect: the rule that names the cause.
 # shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
 
-# Seconds for a request that nothing answers where another request is answered: the kernel sends it again after four.
+# --timeout, in seconds, if one request is not answered and another one is: the kernel repeats a request after four.
 SILENT=6
-# The same where the cause shows on this host, or by UDP.
+# --timeout, in seconds, if the cause shows on this host or by UDP.
 BRIEF=2
 
 # A rule of nftables without which no IPv6 neighbor is found.
@@ -13,7 +13,8 @@ DISCOVERY="icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"
 # The prefix of a command that an ordinary user runs.
 NOBODY="setpriv --reuid 65534 --regid 65534 --clear-groups"
 
-# check STATUS ARGUMENT...: on host b, or on $host, with the prefix $as; ends with STATUS, and nothing goes to standard error.
+# check STATUS ARGUMENT...: run --check on host b, or on $host, with the prefix $as. It must exit with STATUS, and print
+# nothing to standard error.
 check() {
 	# shellcheck disable=SC2086 # a word for each argument
 	on "${host:-b}" ${as:-} "$PROGRAMS/rdma-client" -t "${limit:-$LIMIT}" --check --duration 0 "${@:2}"
@@ -21,7 +22,7 @@ check() {
 	[ -z "$stderr" ]
 }
 
-# begin_check HOST ARGUMENT...: run a check, with the prefix $as, beside another one, until end_check STATUS.
+# begin_check HOST ARGUMENT...: start --check, with the prefix $as, beside another one; end_check STATUS waits for its end.
 begin_check() {
 	# shellcheck disable=SC2086 # a word for each argument
 	start client "$1" ${as:-} "$PROGRAMS/rdma-client" -t "${limit:-$BRIEF}" --check --duration 0 "${@:2}"
@@ -33,13 +34,13 @@ end_check() {
 	[ -z "$stderr" ]
 }
 
-# says LINE: as a whole line of the output, an extended regular expression.
+# says LINE: check that a whole line of the output matches LINE, an extended regular expression.
 says() {
 	grep -E -x -q -e "$1" <<<"$output"
 }
 
-# names RULE TEXT: the cause is this rule's, with TEXT, an extended regular expression; and its arrow says what to do, not
-# that of an address that is not resolved. Nothing is called ready, and no cause is stated that another rule has.
+# names RULE TEXT: check that the output states the cause of this rule, with TEXT, an extended regular expression, and of
+# no other rule; that the cause has an arrow, and the address has none; and that nothing is called ready.
 names() {
 	says "reach       $2 \($1\)"
 	[ "$(grep -c '^reach .*([LBC][0-9]*)$' <<<"$output")" -eq 1 ]
@@ -48,7 +49,7 @@ names() {
 	[[ $output != *Ready* ]]
 }
 
-# well ARGUMENT...: a healthy path: status 0, and no arrow.
+# well ARGUMENT...: check a healthy path: status 0, no arrow, an answer, and "Ready."
 well() {
 	check 0 "$@"
 	[[ $output != *"  -> "* ]]
@@ -67,7 +68,7 @@ number() {
 }
 
 # add_upper HOST KIND [OPTION...]: move the addresses of eth0 to a new interface upper0 of this kind above eth0, in place of an
-# earlier one. A bridge forwards nothing for its forward_delay, 15 s by default.
+# earlier upper0. A bridge forwards nothing for its forward_delay, 15 s by default.
 add_upper() {
 	local -A module=([bond]=bonding [vlan]=8021q)
 	modules "$1" "${module[$2]:-$2}"
@@ -96,7 +97,7 @@ move_device() {
 	lab run "$1" rdma link add rdma0 type "$LAB_TRANSPORT" netdev "$2"
 }
 
-# restore_hosts: end what add_upper(), move_device(), firewall() and their rows have changed, on both hosts.
+# restore_hosts: undo what add_upper(), move_device(), firewall() and the tests that call them have changed, on both hosts.
 restore_hosts() {
 	local host
 	for host in a b; do
@@ -117,7 +118,8 @@ restore_hosts() {
 	wait
 }
 
-# rule HOST ARGUMENT...: ip(8) rules for what the host sends and receives; rules for local addresses come later then.
+# rule HOST ARGUMENT...: run 'ip ARGUMENT...' on the host to add a routing rule. Before that, move the rule for local
+# addresses down, so that the new rule also applies to what the host receives.
 rule() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run "$1" sh -e -c 'for family in -4 -6; do
@@ -134,14 +136,14 @@ firewall() {
 	lab run "$1" nft "flush ruleset; table inet filter { chain $2 { type filter hook $2 priority 0; $3; }; }"
 }
 
-# answer_each: have host a answer each packet of a host that it cannot deliver; by default it answers one a second.
+# answer_each: have host a send an ICMP error for each packet that it cannot deliver; by default it sends one a second.
 answer_each() {
 	lab run a sh -c 'echo 0 >/proc/sys/net/ipv4/route/error_cost
 		echo 0 >/proc/sys/net/ipv4/icmp_ratelimit
 		echo 0 >/proc/sys/net/ipv6/icmp/ratelimit'
 }
 
-# restore_rules: ends what rule() has changed, on both hosts.
+# restore_rules: undo what rule() and the tests that call it have changed, on both hosts.
 restore_rules() {
 	local host
 	for host in a b; do
@@ -229,7 +231,8 @@ with_addresses() {
 	lab run b ip address add fd00::2/64 dev eth0 nodad
 }
 
-# Without a route the kernel takes an IPv4 address to be on the interface's network, so it can reject; over IPv6 it cannot.
+# If there is no route back, the kernel assumes that an IPv4 address is on the interface's network, and can send a
+# rejection; to an IPv6 address it cannot.
 # bats test_tags=roce,slow
 @test "B3, C10 over IPv6: the server's host has no route back; the client's address is unknown there" {
 	repair=with_addresses
@@ -321,7 +324,7 @@ with_addresses() {
 	names C5 "this host cannot send to UDP port 4791 of fd00::1: EACCES; one of: .*"
 }
 
-# A queue that has no room for the datagram, as a filter of tc(8): the kernel says so, and a connect request would hang there.
+# The queue has no room for the datagram, and acts like a filter of tc(8): sendto(2) fails, and a connect request would hang.
 # bats test_tags=roce,slow
 @test "C5: this host drops the packets that it sends, so --check sends no connect request" {
 	repair="lab run b tc qdisc del dev eth0 root"
@@ -346,7 +349,6 @@ with_addresses() {
 	names C6 "the firewall of fd00::1 forbids UDP port 4791 of fd00::1"
 }
 
-# with_roce: host a has its device again.
 with_roce() {
 	lab run a rdma link add rdma0 type "$LAB_TRANSPORT" netdev eth0
 }
@@ -400,7 +402,6 @@ with_roce() {
 	names C10 "the hardware address of 192.0.2.1 is known, but no packet comes back from 192.0.2.1; one of: .*"
 }
 
-# without_router: end what the test with a router has changed.
 without_router() {
 	lab run b sh -c 'ip route del 203.0.113.0/24; ip route del 2001:db8::/64'
 	lab run a sh -c 'echo 0 >/proc/sys/net/ipv4/conf/eth0/forwarding; echo 0 >/proc/sys/net/ipv6/conf/all/forwarding'
@@ -491,7 +492,7 @@ without_router() {
 	names L3 "the rdma cgroup /sys/fs/cgroup/little allows rdma0 hca_handle=9 hca_object=0; in use: .*"
 }
 
-# Over IPv6 this once ended with a crash of Linux 6.1, in __rxe_put().
+# Over IPv4 alone: over IPv6 this once ended with a crash of Linux 6.1, in __rxe_put().
 # bats test_tags=roce,slow
 @test "L8: the client's address is on a bridge, a bond or a macvlan, and Soft-RoCE is below it" {
 	local kind
@@ -547,7 +548,6 @@ without_router() {
 	names L7 "the route to 2001:db8::1 leads over upper0 \(ipip\), .*"
 }
 
-# with_clean_hosts: as restore_rules() and restore_hosts().
 with_clean_hosts() {
 	restore_rules
 	restore_hosts
