@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
  * The lies of the scripted peer ("lie:NAME"). Each is sent at its own moment. Afterwards the peer
- * sends nothing but an MSG_MR that is still due; only `confirm` and `crawl` go on.
+ * sends nothing but a MSG_MR that is still due; only `confirm` and `crawl` go on.
  */
 #include "fake-verbs.h"
 
 /*
- * The interval between messages, just below a --timeout of one second, and how many crawl() sends.
+ * Interval between messages, in milliseconds, just below a --timeout of one second; number of
+ * messages that crawl() sends.
  */
 #define CRAWL_MILLISECONDS 900
 #define CRAWLS             10
@@ -81,7 +82,7 @@ static void send_bad_verdict(struct peer *peer)
 	peer_sends_verdict(peer, 1);
 }
 
-/* Send a good verdict, then a bad one, as if the payload could not be stored. */
+/* Send a correct MSG_DONE and a good verdict, then a bad one, as if storing had failed. */
 static void send_two_verdicts(struct peer *peer)
 {
 	send_early_verdict(peer);
