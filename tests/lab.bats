@@ -88,13 +88,13 @@ opcodes() {
 	[[ $output == *"2 hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
 }
 
-# This is the shortest part of the benchmark; the other parts take their samples in the same way.
 @test "lab shells without a terminal says that it needs one" {
 	run tests/lab/lab shells </dev/null
 	[ "$status" -eq 125 ]
 	[ "$output" = 'lab: shells: standard input is not a terminal: start this in one; "lab run" runs commands without' ]
 }
 
+# This is the shortest part of the benchmark; the other parts take their samples in the same way.
 @test "bench measures streams, and prints medians and ratios" {
 	TRANSPORT=rxe PAIRS=1 FILE_MIB=1 run timeout 300 tests/bench streams
 	echo "$output"

@@ -5,7 +5,7 @@
 
 load helpers
 
-# On the hosts root gets a temporary home and a shell, because they see the home of this machine.
+# On the hosts root gets a temporary home and a shell, because the hosts see the home of this machine.
 # shellcheck disable=SC2016 # expanded on the host
 prepare='set -e
 	cp "$1/rdma-server" "$1/rdma-client" /usr/bin
@@ -28,7 +28,7 @@ setup_file() {
 	done
 }
 
-# all_pairs HOST...: run tests/pairs on host a; sets $status and $output, and shows the end of pairs.log.
+# all_pairs HOST...: run tests/pairs on host a; sets $status, $output and $stderr, and shows the end of pairs.log.
 all_pairs() {
 	cd "$LAB/share" || return
 	rm -f pairs.json
@@ -45,7 +45,7 @@ undisturbed() {
 	lab run d tc qdisc del dev eth0 root
 }
 
-# The test ignores the paths between the other hosts: emulated hosts that share processors differ by more than 10 %.
+# The test ignores the paths between the other hosts: they differ by more than 10 %, because the hosts share processors.
 @test "pairs reports a host with a rate limit, and each path from it, among four hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root netem rate 2mbit limit 10000
@@ -85,8 +85,9 @@ undisturbed() {
 }
 
 # The script in place of ssh. The server on host "dead" ignores the end of its input, like a host without power. A
-# client on host a gets a tenth of the rate while host c writes back. A file "rates" gives other rates: "CLIENT SERVER RATE". Each
-# measurement of a path has a number ($look), by which the clients of the two directions find each other.
+# client on host a gets a tenth of the rate while host c writes back. A file "rates" gives other rates, a line for each
+# path: "CLIENT SERVER RATE". Each measurement of a path has a number ($look), by which the clients of the two directions
+# find each other.
 # shellcheck disable=SC2016 # expanded when the script runs
 stub='#!/bin/sh
 host=$1
