@@ -20,7 +20,7 @@
 #include "folder.h"
 
 #define PATIENCE 10000 /* maximum time, in milliseconds, until an event that is due at once */
-/* A number of lines that no queue holds, and the last numbered line that a full queue holds. */
+/* A number of lines that no queue holds, and the last line that a full queue holds. */
 #define TOO_MANY        (10 * CONSOLE_CAPACITY)
 #define LAST_THAT_WAITS "> 2047\n"
 
@@ -140,7 +140,7 @@ static void hold(void)
 }
 
 /*
- * Read until `end` arrives; fail the test if nothing arrives for PATIENCE. Return the text, which
+ * Read until `end` arrives; fail if nothing arrives for PATIENCE. Return the text, which
  * is valid until the next call.
  */
 static const char *read_until(int reader, const char *end)

@@ -57,9 +57,8 @@ static void print_node(const struct node *node);
 /* ---- The set of worlds ---- */
 
 /*
- * Return the entry of a world; if there is none, set the hash of the empty entry where the world
- * belongs, and return this entry. Only a node with the same hash is read, because most nodes are
- * not in a cache of the processor.
+ * Return the entry of a world, or the empty one where it belongs. Only a node with the same hash is
+ * read, because most nodes are not in a cache of the processor.
  */
 static struct slot *look_up(const struct world *world)
 {
@@ -105,10 +104,7 @@ static inline void violate_here(enum violation violation)
 	exploration.violating = exploration.current;
 }
 
-/*
- * Add a world that follows the current one, unless it is known. Record a violation if the world is
- * not farther from the start than the current one.
- */
+/* Add a successor of the current world, unless it is known. It must be farther from the start. */
 static void arrive(const struct world *world, struct label label)
 {
 	struct slot *slot = look_up(world);
@@ -155,7 +151,7 @@ static bool explore_from(const struct world *start)
 	return exploration.violation == VIOLATION_NONE;
 }
 
-/* Print the last steps that lead to the violation, at most 1024. Return their number. */
+/* Print up to 1024 steps that lead to the violation. Return their number. */
 static unsigned int print_history(void)
 {
 	size_t path[1024];
