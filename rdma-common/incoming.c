@@ -83,7 +83,7 @@ static void begin_to_store(struct incoming *incoming, struct transfer *transfer,
 		keep(transfer, skipped);
 }
 
-/* Fetch the helper's result, if there is one, and let it store the rest of the buffer. */
+/* Fetch the helper's result, if any, and let the helper store the rest of the buffer. */
 static enum incoming_step take_stored(struct incoming *incoming, struct transfer *transfer,
 				      struct failure *failure)
 {

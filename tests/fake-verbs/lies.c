@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The lies of the scripted peer ("lie:NAME"). Each is sent at its own moment. Afterwards the peer
- * sends nothing but a MSG_MR that is still due; only `confirm` and `crawl` go on.
+ * The lies of the scripted peer ("lie:NAME"). Each is sent at its moment in lies[]. Afterwards the
+ * peer sends nothing but a MSG_MR that is still due; only `confirm` and `crawl` go on.
  */
 #include "fake-verbs.h"
 

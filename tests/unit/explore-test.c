@@ -14,7 +14,7 @@
  *   DISCONNECTED;
  * - messages that are on their way when a side disconnects arrive before the peer is notified;
  *   requests left in the queue pair are flushed, receives after every message that arrives;
- * - acknowledgements are lost only when there is a fault;
+ * - acknowledgements are lost only after a fault or, over Soft-RoCE, this side's disconnection;
  * - soft-iWARP never completes a READ that is outstanding when the connection ends.
  *
  * It assumes this of the rest of the program:
@@ -422,7 +422,7 @@ static bool complete(const struct world *world, enum role role)
 	return delivered(world, !role) && (delivered(world, role) || unknown);
 }
 
-/* Return the status for the peer's verdict: a local failure there is a refusal here. */
+/* Return the status for the peer's verdict: a local failure of the peer is a refusal here. */
 static enum status as_received(enum status verdict)
 {
 	return verdict == STATUS_LOCAL_FAILURE ? STATUS_REFUSED : verdict;
