@@ -11,17 +11,19 @@
 #include "../json.h"
 #include "../log.h"
 
-/* RDMA MTU of an Ethernet MTU of 1500 bytes, the most common limit of a path */
+/* RDMA MTU, in bytes, for an Ethernet MTU of 1500 bytes, the most common limit of a path */
 #define USUAL_MTU 1024
-/* Pause before another request to a busy server: sessions end a little later there than here. */
+/* Pause, in ms, before another request to a busy server: its sessions end later than here. */
 #define BUSY_MILLISECONDS 100
 /*
- * A direction is slow if the other one is this many times as fast in two measurements: emulated
- * hosts, and hosts that share processors, differ by less. A session is slow if at least half of the
- * simultaneous ones are this many times as fast.
+ * A direction is slow if the other one is this many times as fast in two measurements: on emulated
+ * hosts, and on hosts that share processors, the rates differ by less. A session is slow if at
+ * least half of the simultaneous ones are this many times as fast.
  */
 #define MUCH_SLOWER 3
-/* Latency is measured by MAX_READS READs of READ_SIZE bytes; by fewer if a READ takes long. */
+/*
+ * Latency is measured by MIN_READS to MAX_READS READs of READ_SIZE bytes: fewer if a READ is slow.
+ */
 #define READ_SIZE 8
 #define MAX_READS 1000
 #define MIN_READS 10
@@ -31,15 +33,16 @@
  */
 #define SESSION_PACKETS 12
 /*
- * On a path that loses packets a session waits for retransmission timers. No session begins there
- * after LOSSY_MILLISECONDS, and one that runs is interrupted after STOP_MILLISECONDS.
+ * Times from the start of the first session, without measurements, on a path that loses packets,
+ * where a session waits for retransmission timers: no session begins after LOSSY_MILLISECONDS, and
+ * a running one is interrupted after STOP_MILLISECONDS.
  */
 #define LOSSY_MILLISECONDS 10000
 #define STOP_MILLISECONDS  15000
 
 /* ---- The outcome of a session ---- */
 
-/* Return the ns, at least 1, from the start to the server's verdict, which follows all data. */
+/* Return the ns, at least 1, from the start of the operation to the server's verdict. */
 static int64_t elapsed(const struct connection *connection)
 {
 	int64_t time = connection->verdict_time - connection->figures.started;
@@ -48,9 +51,9 @@ static int64_t elapsed(const struct connection *connection)
 }
 
 /*
- * Return the rates of a session of WRITEs: bytes that arrived, by this side's clock. The time ends
- * at the server's verdict, which follows the bytes: over iWARP a completion does not show that the
- * bytes arrived.
+ * Return the rates of a session of WRITEs, in bit/s by this side's clock. The time ends at the
+ * server's verdict, which follows the bytes: over iWARP a completion does not show that the bytes
+ * arrived.
  */
 static struct rates rates_of(const struct connection *connection)
 {
@@ -103,7 +106,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 			probe->before = connection->counting->before;
 		counters_keep_latest(&probe->after, &connection->counting->after);
 	}
-	/* each of several sessions at once reports the errors of all of them */
+	/* each simultaneous session reports the errors of all of them: take the maximum */
 	if (probe->outcome_count == 1 || connection->peer_verdict.errors > probe->advertised_errors)
 		probe->advertised_errors = connection->peer_verdict.errors;
 	if (probe->outcome_count > 1) {
@@ -177,7 +180,7 @@ static void advise_connecting(struct probe *probe)
 			"forward RoCE v1 (Ethernet type 0x8915)");
 }
 
-/* Report what the server's hello says. */
+/* Report the server's hello. Advise if the server's MTU is smaller. */
 static void report_server(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
@@ -211,10 +214,10 @@ static void report_server(struct probe *probe)
 }
 
 /*
- * Return the size for ping(8) whose packets are as long as those of an RDMA WRITE of probe->size
+ * Return the size that makes packets of ping(8) as long as those of an RDMA WRITE of probe->size
  * bytes. After the IP header RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload padded
  * to a multiple of 4, and 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH instead of IP
- * and UDP. Over iWARP, TCP chooses the length of packets.
+ * and UDP. Over iWARP, where TCP chooses the length of packets, return probe->size.
  */
 static uint64_t ping_size(const struct probe *probe)
 {
@@ -308,7 +311,10 @@ static bool may_accept_soon(const struct probe *probe, const struct peer_hello *
 	return refusal == REFUSAL_SESSIONS;
 }
 
-/* Return true if another attempt, with the other operation or later, may succeed; prepare it. */
+/*
+ * Prepare another attempt: with the other operation, or later until `busy_deadline`. Return false
+ * if no attempt may succeed.
+ */
 static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
 			    int64_t busy_deadline)
 {
@@ -327,7 +333,7 @@ static bool may_be_accepted(struct probe *probe, const struct peer_hello *server
 	return probe->start < busy_deadline && may_accept_soon(probe, server);
 }
 
-/* Compare the share of packets that were lost so far with --max-loss. */
+/* Set probe->loss: compare the share of packets lost so far with --max-loss. */
 static void judge_loss(struct probe *probe)
 {
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
@@ -336,17 +342,17 @@ static void judge_loss(struct probe *probe)
 				 probe->options->max_loss);
 }
 
-/* Return true if a session failed, other than by its rate. */
+/* Return true if a session failed for another reason than its rate. */
 static bool has_failed(const struct probe *probe)
 {
 	return probe->failure.status != STATUS_SUCCESS && probe->failure.status != STATUS_TOO_SLOW;
 }
 
 /*
- * Return false if the loss is excessive and LOSSY_MILLISECONDS have passed, measurements not
- * counted. Otherwise set probe->stop_time for the next session if the loss is excessive, or if it
- * tests a size and the share of lost packets exceeds --max-loss. With probe->needs_explaining there
- * is no such limit.
+ * Return true if the next session may begin. Return false, and set probe->stopped, if the loss is
+ * excessive and LOSSY_MILLISECONDS have passed. Set probe->stop_time if the loss is excessive, or
+ * if a size is tested and the share of lost packets exceeds --max-loss. With
+ * probe->needs_explaining there is no limit.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -400,9 +406,9 @@ static void report_stopped(struct probe *probe)
 }
 
 /*
- * Run a session in which the client sends `size` bytes, and the server as many, or one byte with
- * `short_reply`; repeat it while may_be_accepted(). Keep the first failure. Return false if a
- * session did not run, or was stopped.
+ * Run the next sessions: the client sends `size` bytes, the server as many, one with `short_reply`,
+ * or BACK_SIZE if it is measured. Repeat them while may_be_accepted(). Keep the first failure,
+ * unless interrupted. Return false if a session did not run, or was stopped.
  */
 static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 {
@@ -457,8 +463,8 @@ static bool find_direction(struct probe *probe)
 }
 
 /*
- * After silence, send one byte each way: if that fails as well, the size is not the cause. Return
- * true if the results are enough for advice.
+ * After silence, send one byte each way. Return true if the server answers: the size may be the
+ * cause. Otherwise return false, perhaps with advice.
  */
 static bool find_server(struct probe *probe)
 {
@@ -497,7 +503,7 @@ static void explain_silence(struct probe *probe)
 	advise_size(probe);
 }
 
-/* Transfer `size` bytes in each direction, and report that. Return false if it failed. */
+/* Transfer `size` bytes in each direction, and report the result. Return false after a failure. */
 static bool try_size(struct probe *probe, uint64_t size)
 {
 	const struct outcome *outcome;
@@ -529,8 +535,8 @@ static bool try_size(struct probe *probe, uint64_t size)
 }
 
 /*
- * Try sizes around the length of a packet, and sizes of many packets. Over iWARP, TCP splits
- * messages into packets as it likes. Return false if a size failed.
+ * Try sizes around the length of a packet, and sizes of many packets. Over iWARP, where TCP splits
+ * messages into packets as it likes, leave out two sizes. Return false if a size failed.
  */
 static bool try_sizes(struct probe *probe)
 {
@@ -590,7 +596,7 @@ static bool run_measurement(struct probe *probe, const char *step, uint64_t size
 	return findings_report(probe->findings, step, false);
 }
 
-/* Store the rate of WRITEs, to the client if `back`, in bit/s. Return false if that failed. */
+/* Measure the rate of WRITEs, to the client if `back`, in bit/s. Return false if that failed. */
 static bool measure_rate(struct probe *probe, bool back, double *rate)
 {
 	unsigned int seconds = probe->options->duration_seconds;
@@ -708,7 +714,10 @@ static bool try_latency(struct probe *probe)
 	return true;
 }
 
-/* Measure the rate of each direction, and latency. With --duration 0, measure nothing. */
+/*
+ * Measure the rate of each direction, twice if it looks slow, and latency. With --duration 0,
+ * measure nothing.
+ */
 static bool try_rates(struct probe *probe)
 {
 	struct rates rates = { 0 };
@@ -729,7 +738,10 @@ static bool try_rates(struct probe *probe)
 
 /* ---- Several connections at once ---- */
 
-/* Return true if half of the successful sessions, or more, are much faster in a direction. */
+/*
+ * Return true if at least half of the successful sessions are MUCH_SLOWER times as fast in one
+ * direction.
+ */
 static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 {
 	unsigned int good = 0, to_server = 0, to_client = 0;
@@ -862,7 +874,10 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 
 /* ---- Lost packets ---- */
 
-/* Add the share of lost packets to the finding, and advise where to look for the cause. */
+/*
+ * Add the share of lost packets to the finding. If it is excessive, add advice, and set a failure
+ * after success.
+ */
 static void add_loss(struct probe *probe, enum status status)
 {
 	const struct loss *loss = &probe->loss;
@@ -881,7 +896,7 @@ static void add_loss(struct probe *probe, enum status status)
 			    text.text, share.text, probe->options->max_loss);
 }
 
-/* Add the counters that have grown to the finding. */
+/* Add the errors of both sides, and the counters that have grown, to the finding. */
 static void add_counters(struct probe *probe, const struct counters *growth)
 {
 	uint64_t here = counters_errors(growth), there = probe->peer_errors;
