@@ -14,7 +14,8 @@
 
 /*
  * All facts. Rules, texts and the objects of --json use these names. The answer to a connect
- * request is a rejection reason, "refused" (over iWARP), "answered", "silent" or "failed".
+ * request is the number of a rejection reason, "refused" (over iWARP), "answered", "silent" or
+ * "failed".
  */
 #define FACTS(X)                                                                                  \
 	X(address)           /* the address of --check */                                         \
@@ -28,8 +29,8 @@
 	X(kernel_device)     /* first device in sysfs; "none" */                                  \
 	X(mode)              /* "exclusive": each device belongs to one namespace */              \
 	X(first_namespace)   /* "yes": this is the first network namespace; "no" */               \
-	X(device_interface)  /* gid_interface if a device is on it, or else that of the device */ \
-	X(interface_here)    /* "no": no device has an interface in this namespace */             \
+	X(device_interface)  /* gid_interface if a device is on it, or else one of the device */  \
+	X(interface_here)    /* "yes": a device has an interface in this namespace; "no" */       \
 	X(cgroup)            /* cgroup of this process with a limit in rdma.max */                \
 	X(cgroup_limit)      /* the limits of the device in this rdma.max */                      \
 	X(cgroup_use)        /* the use of the device in rdma.current of this cgroup */           \
@@ -38,15 +39,15 @@
 	X(route_kind)        /* "ethernet", "infiniband", "loopback", or a kind such as "ipip" */ \
 	X(own_address)       /* "yes": the address is one of this host's; "no" */                 \
 	X(vrf)               /* a VRF of this host */                                             \
-	X(gid_interface)     /* network interface of the device that has the source; "none" */    \
-	X(gid_kind)          /* kind of this interface, such as "vlan"; "plain": it has none */   \
+	X(gid_interface)     /* network interface with the source, if it has a device; "none" */  \
+	X(gid_kind)          /* kind of gid_interface, such as "vlan"; "plain": it has none */    \
 	X(next_hop)          /* gateway of the route, or the address */                           \
 	X(neighbour)         /* "resolved" or "failed": the next hop's hardware address */        \
 	X(send_error)        /* errno name of a failed sendto(2) to UDP port 4791 */              \
 	X(request)           /* answer to the connect request */                                  \
 	X(control)           /* answer to a connect request to an unused port */                  \
 	X(control_port)      /* the unused port */                                                \
-	X(plain)             /* answer to a connect request without --tos */                      \
+	X(plain)             /* answer to a connect request to an unused port, without --tos */   \
 	X(tos)               /* type of service of --tos */                                       \
 	X(udp_roce)          /* answer to UDP port 4791: see icmp_answer(); "silent" */           \
 	X(udp_other)         /* answer to an unused UDP port */                                   \
@@ -54,8 +55,8 @@
 	X(listeners)         /* programs of this host that listen; "none" */                      \
 	X(stopped)           /* process ID of a listener that is stopped */                       \
 	X(requests_received) /* connect requests that this host's devices have received */        \
-	X(requests_answered) /* how many of them these devices have answered */                   \
-	X(same_subnet)       /* another interface than the route's whose subnet has the source */
+	X(requests_answered) /* how many of these requests the devices have answered */           \
+	X(same_subnet)       /* interface, not route_interface, whose subnet has the source */
 
 enum fact {
 #define NAME(name) FACT_##name,
@@ -72,10 +73,10 @@ struct evidence {
 /* Return the name of a fact; static. */
 const char *evidence_name(enum fact fact);
 
-/* Return true if this is the text of a fact. */
+/* Return true if `text` is the text of the fact. */
 bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
-/* Set a fact. */
+/* Set a fact to a text (up to 127 bytes, without trailing blanks) or a number. */
 void evidence_set(struct evidence *evidence, enum fact fact, const char *text);
 void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t number);
 
@@ -97,16 +98,19 @@ struct flow {
 bool evidence_can_send(struct evidence *evidence, const struct flow *flow);
 
 /*
- * Find facts about this host, and about the route of `flow` if that has an address. `view`: the
- * addresses of this host that lead to a device; NULL: they are not known.
+ * Find facts about this host and, if flow->address is set, about the route. `view`: the addresses
+ * of this host that lead to a device; NULL: they are not known.
  */
 void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		      const struct flow *flow);
 
-/* Find out how the address answers UDP port 4791 and an unused port. It may take 1.6 s. */
+/* Find out how the address answers UDP port 4791 and an unused port, in at most 1.6 s. */
 void evidence_probe(struct evidence *evidence, const struct flow *flow);
 
-/* Find facts for a user of the other host: programs that listen here, requests that arrived. */
+/*
+ * Find facts for a user of the other host: programs that listen, requests that arrived, the route
+ * back.
+ */
 void evidence_collect_listeners(struct evidence *evidence, const struct flow *flow);
 
 #endif

@@ -14,17 +14,17 @@
 #include "../status.h"
 
 struct loss {
-	double share; /* lost packets of all packets in that direction, 0 to 1 */
+	double share; /* lost packets of those in `direction` (NULL: of all), 0 to 1 */
 	/* "client to server", "server to client" or "both"; NULL: none lost, or not known. */
 	const char *direction;
-	bool excessive; /* the share is above the limit */
+	bool excessive; /* share above the limit, and at least two packets lost */
 };
 
 /*
- * Judge by the growth of the counters of this host's port, and by the approximate number of packets
- * in each direction. `limit` is in percent. The port counts missing packets from the server, and
- * the server's NAKs for missing packets from this host. The sum of errors that the server reports
- * is no evidence: it includes congestion marks and duplicates.
+ * Judge by the growth of this host's port counters, and by the approximate number of packets in
+ * each direction. `limit` is in percent. The port counts missing packets from the server, and the
+ * server's NAKs for missing packets from this host. The sum of errors that the server reports is no
+ * evidence: it includes congestion marks and duplicates.
  */
 struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client,
 		       double limit);
@@ -32,10 +32,10 @@ struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64
 /* Describe a loss, as in "packets are lost from client to server". */
 struct strbuf loss_describe(const struct loss *loss);
 
-/* Describe a share of packets, as in "about 1.2 %". */
+/* Describe a share of packets, 0 to 1, as in "about 1.2 %". */
 struct strbuf loss_describe_share(double share);
 
-/* Return the places where packets are lost most often, by medium. The string is static. */
+/* Return the places where packets are lost most often on this medium. The string is static. */
 const char *loss_advice(bool is_software, bool infiniband);
 
 #endif

@@ -33,9 +33,9 @@
  */
 #define SESSION_PACKETS 12
 /*
- * Times from the start of the first session, without measurements, on a path that loses packets,
- * where a session waits for retransmission timers: no session begins after LOSSY_MILLISECONDS, and
- * a running one is interrupted after STOP_MILLISECONDS.
+ * Times from the first session's start, without measurements, on a path that loses packets, where
+ * sessions wait for retransmission timers: no session begins after LOSSY_MILLISECONDS, and a
+ * running one is interrupted after STOP_MILLISECONDS.
  */
 #define LOSSY_MILLISECONDS 10000
 #define STOP_MILLISECONDS  15000
@@ -63,7 +63,7 @@ static struct rates rates_of(const struct connection *connection)
 			       (double)connection->peer_verdict.length * scale };
 }
 
-/* Add the approximate packets of a session to the sums of both directions. */
+/* Add a session's approximate packets to the sums of both directions. */
 static void count_packets(struct probe *probe, const struct connection *connection)
 {
 	unsigned int mtu = probe->path->mtu > 0 ? probe->path->mtu : USUAL_MTU;
@@ -790,8 +790,8 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 }
 
 /*
- * Run --connections sessions at once, perhaps on different paths. Both sides write for as long as
- * in the measurement of rates, if there was one. Return false if a session failed.
+ * Run --connections sessions at once, perhaps on different paths. Both sides write as long as in
+ * the measurement of rates, if it ran. Return false if a session failed.
  */
 static bool try_paths(struct probe *probe)
 {
@@ -896,7 +896,7 @@ static void add_loss(struct probe *probe, enum status status)
 			    text.text, share.text, probe->options->max_loss);
 }
 
-/* Add the errors of both sides, and the counters that have grown, to the finding. */
+/* Add both sides' errors, and the counters that have grown, to the finding. */
 static void add_counters(struct probe *probe, const struct counters *growth)
 {
 	uint64_t here = counters_errors(growth), there = probe->peer_errors;
