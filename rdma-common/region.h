@@ -44,8 +44,8 @@ _Static_assert(SLOTS *SLOT_SIZE <= 4096,
 struct region_account {
 	struct memory_budget budget; /* memory for all sessions */
 	/*
-	 * Bytes of all regions, in whole pages. A region counts until its connection is destroyed,
-	 * even if it is deregistered earlier, for verification.
+	 * Bytes of all regions, each in whole pages. A region counts until its connection is
+	 * destroyed, even if it is deregistered earlier, for verification; forever if that fails.
 	 */
 	uint64_t registered;
 };
@@ -62,14 +62,14 @@ struct region_owner {
 	bool one_way; /* only the client operates */
 };
 
-/* Register the control region for messages. The protection domain must exist. */
+/* Register the control region for messages. owner->pd must exist. */
 enum status register_control(const struct region_owner *owner, struct region *region,
 			     struct failure *failure);
 
 /*
  * Register the ring of a stream, if `plan` has one; the peer's hello must be known. Store the
- * ring's length in the plan. The ring is as long as its stream, or shorter if the stream is long or
- * memory is scarce. Return STATUS_SUCCESS, or a failure if there is no memory even for a page.
+ * ring's length in the plan: that of the stream, at most 8 MiB or, if memory is scarce, less, down
+ * to a page. Return STATUS_SUCCESS, or a failure if there is no memory even for a page.
  */
 enum status register_outgoing(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure);
@@ -83,7 +83,10 @@ enum status register_incoming(const struct region_owner *owner, struct region *r
  */
 int region_deregister(struct region *region);
 
-/* Free the region, but do not unmap memory that the adapter may still use. */
+/*
+ * Deregister and free the region. If that fails, warn, and do not unmap memory that the adapter may
+ * still use.
+ */
 void region_destroy(const struct region_owner *owner, struct region *region);
 
 #endif
