@@ -15,8 +15,8 @@
 /* ---- Objects ---- */
 
 /*
- * Return true if nothing in the text has to be escaped. Such a text needs no escaped copy, so it is
- * not lost if the memory for a copy runs out.
+ * Return true if the text is printable ASCII. Such a text needs no escaped copy, so it is not lost
+ * if the memory for a copy runs out.
  */
 static bool is_plain(const char *text)
 {
@@ -60,7 +60,7 @@ void json_add_number(struct json_object *object, const char *key, double number,
 {
 	char text[32];
 
-	snprintf(text, sizeof(text), "%.9g", number); /* the measurement is not more precise */
+	snprintf(text, sizeof(text), "%.9g", number); /* no measurement is more precise */
 	json_object_object_add(object, key,
 			       measured ? json_object_new_double_s(number, text) : NULL);
 }

@@ -15,10 +15,10 @@
 #include "options.h"
 #include "process.h"
 
-/* A transfer shows its progress after this time. */
+/* Time, in nanoseconds, after which a transfer shows its progress. */
 #define PROGRESS_AFTER_NANOSECONDS ((int64_t)1000 * 1000000)
 
-/* Maximum time to wait for unwritten lines after a signal. */
+/* Maximum time, in milliseconds, to wait for unwritten lines after a signal. */
 #define HURRY_MILLISECONDS 1000
 
 /* ---- Lines ---- */
@@ -124,7 +124,7 @@ static bool is_harmless(wchar_t character)
 	       !wcschr(deceptive, character) && character >> 12 != 0xe0; /* tag characters */
 }
 
-/* Load the locale only if the bytes need it, because loading is slow. Return 0 if not loaded. */
+/* Load the locale only if a byte is not ASCII, because loading is slow. Return 0 if not loaded. */
 static locale_t load_locale(const char *name, const uint8_t *bytes, size_t size)
 {
 	size_t offset = 0;

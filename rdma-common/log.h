@@ -48,8 +48,8 @@ void print_result(struct console *console, const char *format, ...)
 /*
  * Wait until all lines are written: at most for --timeout, and at most a second if the process is
  * or was interrupted; another signal ends the process at once. Return STATUS_SUCCESS, or print a
- * message and return the failure. Call it in the main thread after all others have ended; nothing
- * may be printed afterwards.
+ * message, unless that would block, and return STATUS_LOCAL_FAILURE. Call it in the main thread
+ * after all others have ended; nothing may be printed afterwards.
  */
 enum status flush_output(const struct log *log, struct process *process);
 
@@ -61,19 +61,19 @@ enum status flush_output(const struct log *log, struct process *process);
 char *escape(const uint8_t *bytes, size_t size);
 
 /*
- * Copy the bytes and escape those that are not characters of the locale and, with `harmless`, those
- * that a terminal would obey. If the locale cannot be loaded, escape all bytes but ASCII, because
- * not every C library rejects the other bytes in its default locale. The caller frees the text.
- * Return NULL if memory runs out. Any thread.
+ * Copy the bytes and escape those that are not characters of the locale ("": the user's) and, with
+ * `harmless`, those that escape() escapes. If the locale cannot be loaded, escape all bytes but
+ * ASCII, because not every C library rejects the other bytes in its default locale. The caller
+ * frees the text. Return NULL if memory runs out. Any thread.
  */
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
 
-/* Print the incoming payload, at most SHOWN_PAYLOAD bytes of it. */
+/* Print the incoming payload, at most SHOWN_PAYLOAD bytes of it; of a pattern, only its size. */
 void print_payload(const struct log *log, const struct excerpt *excerpt);
 
 /*
- * On a terminal, draw the progress of a long transfer: `done` of `all` bytes (UINT64_MAX: unknown)
- * in `nanoseconds`.
+ * On a terminal, draw the progress of a transfer after its first second: `done` of `all` bytes
+ * (UINT64_MAX: unknown) in `nanoseconds`.
  */
 void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t nanoseconds);
 

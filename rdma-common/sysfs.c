@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * Copy the first line that begins with `key` into `line`, without its newline; an empty string if
- * there is none.
+ * Copy the first line that begins with `key` into `line`, an array of `size` bytes, without its
+ * newline; an empty string if there is none.
  */
 static void copy_line(int folder, const char *path, const char *key, char *line, int size)
 {
