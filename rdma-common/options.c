@@ -42,7 +42,7 @@ enum role other_role(enum role role)
 
 bool sends_payload(enum role role, enum operation operation, bool one_way)
 {
-	/* the client writes its payload, or reads the server's */
+	/* one way: the client writes its own payload, or reads the server's */
 	return !one_way || (role == ROLE_CLIENT) == (operation == OPERATION_WRITE);
 }
 
@@ -109,7 +109,7 @@ enum kind {
 	NUMBER,  /* from `least` to `most`; unsigned int */
 	BYTE,    /* a byte of a header, also hexadecimal; unsigned int */
 	TIME,    /* seconds; unsigned int */
-	PORT,    /* text for getaddrinfo(3); const char * */
+	PORT,    /* a number, as text for getaddrinfo(3); const char * */
 	SIZE,    /* bytes; uint64_t */
 	RATE,    /* bit/s; uint64_t */
 	SHARE,   /* percent, also with decimals; double */
@@ -117,7 +117,7 @@ enum kind {
 	VERSION, /* no field: print the version at once */
 };
 
-/* The programs that have an option, and CHECK if --check uses it. Bits of a set. */
+/* The programs that have an option, and CHECK if --check accepts it. Bits of a set. */
 enum {
 	CLIENT = 1 << 0,
 	SERVER = 1 << 1,
@@ -125,7 +125,7 @@ enum {
 	CHECK = 1 << 2,
 };
 
-/* An option, or a heading. --help lists them in this order. */
+/* An option, or a heading. --help lists the rows in their order. */
 struct row {
 	enum kind kind;
 	unsigned int programs;
@@ -265,7 +265,7 @@ static const struct unit {
 
 /*
  * Parse `text` as a number of this kind with an optional unit; store it in the unit of the field.
- * Return false for any other text.
+ * Return false for other texts, and if the number overflows.
  */
 static bool parse_amount(enum kind kind, const char *text, uint64_t *amount)
 {
@@ -289,7 +289,7 @@ bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t
 	return parse_amount(NUMBER, text, number) && *number >= minimum && *number <= maximum;
 }
 
-/* Parse a number into its field; for PORT, store the text. */
+/* Parse a number within the option's limits into its field; for PORT, store the text. */
 static enum parsed take_number(const struct row *row, const char *argument, void *field)
 {
 	uint64_t number;
@@ -377,7 +377,7 @@ static void list_options(enum role role, struct option *names, char *letters)
 	}
 }
 
-/* Seconds of each measurement of --check without --duration. */
+/* Time, in seconds, of each measurement of --check without --duration. */
 #define CHECK_SECONDS 1
 
 enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv)
