@@ -79,8 +79,8 @@ bool protocol_verified(const struct protocol *protocol)
 }
 
 /*
- * A probe could break the session once the peer may have left. Over InfiniBand and RoCE it may
- * leave when its last message has arrived here. Over iWARP it may leave when it has this side's
+ * A probe could break the session once the peer may have left. Over InfiniBand and RoCE the peer
+ * may leave when its last message has arrived here. Over iWARP it may leave when it has this side's
  * last message; TCP may then still retransmit the peer's last message, and a probe that finds no
  * queue pair would break the connection. Also, over iWARP a server must not send before its client
  * (RFC 5044, section 7.1.2): if its reply to the connect request was lost and arrives together with
@@ -144,9 +144,9 @@ bool counts_as_reason(const struct protocol *protocol, enum status status)
 }
 
 /*
- * Begin to close: post nothing more. An established result outranks the event that closes the
- * session: success of both sides, a reason to give up or, unless the peer breaks the protocol, a
- * bad verdict of either side.
+ * Begin to close, if `status` counts as a reason: disconnect, and post nothing more. An established
+ * result outranks the event that closes the session: success of both sides, a reason to give up or,
+ * unless the peer breaks the protocol, a bad verdict of either side.
  */
 static void begin_closing(struct step *step, enum status status)
 {
@@ -198,7 +198,7 @@ static void receive(struct step *step, enum remote_stage message)
 	protocol->remote = message;
 }
 
-/* Post MSG_DONE, unless this side has posted it before, or the session closes. */
+/* Post MSG_DONE, but only while operation_runs(). */
 static void post_done(struct step *step)
 {
 	if (!operation_runs(&step->protocol))
@@ -210,7 +210,7 @@ static void post_done(struct step *step)
 
 /*
  * Record the completion of a message: go from stage `before` to `after`. Completions arrive in the
- * order of posting. After this side gave up, earlier posts may still complete.
+ * order of posting: another stage is a failure, except after this side gave up.
  */
 static void complete(struct step *step, enum local_stage before, enum local_stage after)
 {
@@ -227,7 +227,10 @@ static void receive_verdict(struct step *step, enum status verdict)
 	receive(step, REMOTE_VERDICT);
 }
 
-/* Record an early bad verdict, and begin to close: the peer waits for this side to disconnect. */
+/*
+ * Record an early bad verdict, after MSG_MR or MSG_DONE, and begin to close: the peer waits for
+ * this side to disconnect.
+ */
 static void receive_early_verdict(struct step *step, enum status verdict)
 {
 	struct protocol *protocol = &step->protocol;
@@ -261,7 +264,7 @@ static void fail_payload(struct step *step, enum status status)
 		begin_closing(step, status);
 }
 
-/* End the verification, which must have begun, with result `check`. */
+/* End the verification, which must have begun, with result `check` or the reason to give up. */
 static void conclude_check(struct step *step, enum status check)
 {
 	struct protocol *protocol = &step->protocol;
@@ -310,8 +313,8 @@ static void refuse_send(struct step *step)
 /*
  * Handle the disconnection of the peer. The tutorial's program leaves as soon as it has MSG_DONE,
  * and Soft-RoCE of Linux 6.12 may process the acknowledgment of that message after the
- * disconnection. To disconnect flushes the message, so wait until it completes (stop_lingering()).
- * A peer of this project needs no such wait, because its verdict has arrived before.
+ * disconnection. Disconnecting flushes the message, so wait until it completes (stop_lingering()).
+ * A peer of this project needs no wait: its verdict has arrived before.
  */
 static void lose_peer(struct step *step)
 {
@@ -365,7 +368,10 @@ static void explain_refusal(struct step *step, struct event event)
 	step->actions |= ACTION_DISCONNECT;
 }
 
-/* Handle a deadline: one before closing, then the two of closing. */
+/*
+ * Handle a deadline. Before closing, begin to close. While closing, end the wait for an explanation
+ * and flush what is posted; finish if neither is left, or at the second deadline.
+ */
 static void expire(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;
