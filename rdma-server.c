@@ -72,8 +72,8 @@ static void stop_listening(struct server *server)
 }
 
 /*
- * Return true if another port of the address is free, which shows that `port` is in use. Set the
- * port of `address` to 0.
+ * Return true if another port of the address is free, which shows that `port` is in use; false if
+ * `port` is 0. Set the port of `address` to 0.
  */
 static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
 {
@@ -121,8 +121,8 @@ static bool is_unusable(int error)
 }
 
 /*
- * Listen on each address that this host has, all on the same port: `port` or, if that is 0, the
- * port of the first listener. Return 0, or -1 with errno and perhaps some listeners.
+ * Listen on each address that this host has, at most LISTENERS, all on the same port: `port` or, if
+ * that is 0, the port of the first listener. Return 0, or -1 with errno and perhaps some listeners.
  */
 static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
 {
@@ -251,7 +251,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 /*
  * Return true if no further client can be served: the program is ending, --one-off or
  * --max-sessions allows no further session, or too many helpers are stuck. Then also set the reason
- * for the client and, unless connection_reject() does that, for the server's message.
+ * for the client, if it is not REFUSAL_SETUP, and, unless connection_reject() does that, for the
+ * server's message.
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {
@@ -283,9 +284,9 @@ static bool over_session_limit(const struct server *server, struct connection *c
 /*
  * Return the options of a session: the program's, changed as the client's hello requests. A server
  * performs the client's operation if it has none of its own, or if the client measures. In a
- * session of --check it performs its operation once, because repetitions would only delay the
- * client, or for the seconds that the client sets. It then ignores its own --interval, --verify-all
- * and --min-rate: the client measures.
+ * session of --check the server performs its operation once, or for the seconds that the client
+ * sets: repetitions would only delay the client. The server's own --iters, --duration, --interval,
+ * --verify-all and --min-rate do not apply then: the client measures.
  */
 static struct options options_for(const struct server *server, const struct peer_hello *client)
 {

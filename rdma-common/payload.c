@@ -107,7 +107,9 @@ static enum status allocate_payload(struct payload *payload, struct failure *fai
 	return STATUS_SUCCESS;
 }
 
-/* Load the text of --message or the default line, padded with zeros to the smallest size. */
+/*
+ * Load the text of --message or the default line, with zeros up to at least DEFAULT_PAYLOAD bytes.
+ */
 static enum status load_text(struct payload *payload, const struct options *options,
 			     struct failure *failure)
 {
@@ -149,9 +151,10 @@ static off_t claimed_length(const struct payload *payload)
 }
 
 /*
- * Load a file into memory, to its end or its claimed length. Load only the beginning of a pipe or a
- * device, whose length stays unknown even if it ends early: otherwise the length that the peer
- * sees, and the possibility to send the payload again, would depend on timing.
+ * Load a file into memory, to its end or its claimed length, at most PAYLOAD_WHOLE + 1 bytes. Load
+ * only the beginning of a pipe or a device, whose length stays unknown even if it ends early:
+ * otherwise the length that the peer sees, and the possibility to send the payload again, would
+ * depend on timing.
  */
 static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
 {
@@ -180,7 +183,7 @@ static enum status load_beginning(struct payload *payload, struct failure *failu
 /*
  * Create a file without a name in the first folder that permits it; `*folder` is the last folder
  * that was tried. The file has a name for a moment in which no signal ends the program. (Not every
- * file system has O_TMPFILE, which would avoid that.) Return -1 with errno on failure.
+ * file system has O_TMPFILE, which would avoid that.) Return the descriptor, or -1 with errno.
  */
 static int create_copy(const char **folder)
 {
@@ -230,7 +233,7 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 	uint8_t piece[COPY_SIZE];
 	ssize_t count = 1;
 
-	signal(SIGXFSZ, SIG_IGN); /* as in process_open(): a file beyond 'ulimit -f' is an error */
+	signal(SIGXFSZ, SIG_IGN); /* as in process_open(): exceeding 'ulimit -f' is an error */
 	while (written && count > 0) {
 		count = read_pipe(payload->descriptor, piece, sizeof(piece), &never);
 		written = write_fully(copy, piece, count);
