@@ -36,8 +36,8 @@ static const struct {
 static char memory[REGIONS][4096];
 
 /*
- * Exit if a call failed. A call that returns a pointer sets errno; pass -1 for NULL. The others
- * return the errno value.
+ * Exit if a call failed. A call that returns a pointer sets errno; pass -1 for NULL. Other calls
+ * return an errno value, or -1 and set errno.
  */
 static void check(int result, const char *what)
 {

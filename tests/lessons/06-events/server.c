@@ -93,9 +93,9 @@ static void handle_completion(const struct ibv_wc *wc)
 }
 
 /*
- * Send the received message back. It may arrive before the completion of the last answer, whose
- * buffer is then still in use. Post the receive before the answer, which permits the client to send
- * again.
+ * Send the received message back, unless the last answer has not completed: the adapter may still
+ * read its buffer. Post the receive before the answer, because the answer permits the client to
+ * send again.
  */
 static void answer(void)
 {
@@ -111,7 +111,7 @@ static void answer(void)
 
 /*
  * Step 6. An armed completion queue reports the next completion, once. So arm it first, and then
- * poll it: a completion between a last poll and the arming would never be reported.
+ * poll it: in the other order, a completion in between would never be reported.
  */
 static void handle_completion_event(void)
 {
