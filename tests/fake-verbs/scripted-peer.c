@@ -29,7 +29,7 @@
 /* Number of passes of a timed stream or a timed operation of the peer. */
 #define TIMED_PASSES 3
 
-/* Interval between the stores of a peer with stores:N. */
+/* Time, in milliseconds, between two stores of a peer with stores:N. */
 #define STORE_MILLISECONDS 250
 
 static unsigned int served;
@@ -52,7 +52,7 @@ static bool requests_rate(const struct hello *hello)
 static bool writes(void)
 {
 	return measured_operation < 0 ? scripted("write")
-				      : measured_operation > 0; /* enum operation */
+				      : measured_operation > 0; /* OPERATION_WRITE is 1 */
 }
 
 /* Return true if the peer sends no hello, like the tutorial's program. */
@@ -86,8 +86,8 @@ static void read_outgoing(struct peer *peer, const char *name)
 }
 
 /*
- * Initialize the peer, with one pass of its payload. Bytes beyond the tutorial's payload vary with
- * their position.
+ * Initialize the peer, with one pass of its payload: file:NAME, or TEXT and zeros. Bytes beyond the
+ * tutorial's payload vary with their position.
  */
 void peer_start(struct peer *peer, struct fake_id *id)
 {
@@ -240,7 +240,7 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
 }
 
-/* Return true if the program has a payload. `passive`: it is the server. */
+/* Return true if the program has a payload. `passive`: the program is the server. */
 static bool sends_something(const struct hello *hello, bool passive)
 {
 	return !(hello->flags & HELLO_ONE_WAY) || passive == !hello->operation;
@@ -388,7 +388,10 @@ void peer_sends_verdict(struct peer *peer, uint64_t status)
 
 /* ---- The peer's source and sink ---- */
 
-/* Return the end of an outgoing stream whose length the program does not know. */
+/*
+ * Return the end of an outgoing stream that the program does not know in advance: its only pass, or
+ * TIMED_PASSES passes.
+ */
 static uint64_t source_end(const struct peer *peer)
 {
 	const struct stream_plan *plan = &peer->transfer.source.stream.plan;
@@ -445,7 +448,7 @@ static bool copy(struct peer *peer)
 	return true;
 }
 
-/* Store all copied bytes, or at most stores:N at a time. Return false if none can be stored. */
+/* Store all copied bytes, or at most stores:N at a time. Return false if none can be stored now. */
 static bool store(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -598,7 +601,10 @@ static bool finish_operation(struct peer *peer)
 	return true;
 }
 
-/* End a session in which both verdicts are known: a peer that is the client disconnects. */
+/*
+ * End a session in which both verdicts are known, and count it if both are good. A peer that is the
+ * client disconnects.
+ */
 static void finish_peer_session(struct peer *peer)
 {
 	if (peer->good && peer->program_is_content) {
@@ -617,7 +623,7 @@ static bool whole_payload_is_stored(const struct transfer *transfer)
 	return sink->done && sink->stored == transfer_sink_end(transfer);
 }
 
-/* If the script says `same`, check that the program has sent the peer's payload. */
+/* If the script says `same`, check that the program has sent the same payload as the peer. */
 static void check_same_payload(const struct peer *peer)
 {
 	uint64_t size = smaller(peer->done_bytes, peer->incoming_size);
@@ -812,8 +818,8 @@ static void receive_region(struct peer *peer, const struct message *region)
 }
 
 /*
- * Check that the program has started everything that it reports as done: complete passes of a timed
- * operation, and a stream of unknown length up to its marked end.
+ * Check that the program has started everything that it reports as done: the known length, complete
+ * passes of a timed operation, or a stream of unknown length up to its marked end.
  */
 static void check_operation(const struct peer *peer)
 {
