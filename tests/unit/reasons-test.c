@@ -4,7 +4,7 @@
 
 #include "unit.h"
 
-/* The last reason of the InfiniBand Architecture Specification, volume 1, 12.6.7.2. */
+/* Number of the last reason in the InfiniBand Architecture Specification, volume 1, 12.6.7.2. */
 #define LAST_REASON 33
 
 TEST(every_reason_of_the_specification_has_its_own_name)

@@ -12,8 +12,8 @@
  *   messages among themselves, but a message may overtake a READ;
  * - the destination of a WRITE or READ holds garbage from the posting until the execution; a source
  *   in memory is read at the execution;
- * - a completion comes at any time after the execution; that of a WRITE over iWARP may come as soon
- *   as it is posted. Only signaled requests get a completion; it stands for all earlier requests;
+ * - a completion comes at any time after the execution; over iWARP, a WRITE may complete as soon as
+ *   it is posted. Only signaled requests get a completion, which stands for all earlier requests;
  * - messages that arrived are handled in order, at any later time, in any order relative to
  *   completions and workers;
  * - a worker takes a piece as soon as there is one, accesses it at any time until its report, and
@@ -34,7 +34,7 @@
 #define GIB   ((uint64_t)1 << 30)
 #define NEVER TRANSFER_NEVER
 
-/* the streams and the operation, as bits of `flows` */
+/* the streams, the operation and its options, as bits of `flows` */
 enum {
 	OUT = 1,
 	IN = 2,
@@ -45,7 +45,7 @@ enum {
 	EARLY = 32
 };
 
-/* A short form of a side's plan; 0: the default. */
+/* A side's plan in short; a field that is 0 has the default. */
 struct kind {
 	int flows;
 	uint64_t length, ring, announced; /* bytes; `announced`: the peer's ring; 0: no MSG_MR */
@@ -81,7 +81,7 @@ static struct transfer_plan plan_of(const struct kind *kind)
 	return plan;
 }
 
-/* Return transfer_window_time(). Fail if it remembers an answer that is no longer correct. */
+/* Return transfer_window_time(). Fail if its cached result is no longer correct. */
 static int64_t window_time(struct transfer *side, int64_t now)
 {
 	struct transfer forgetful = *side;
@@ -128,7 +128,7 @@ static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 	return requests;
 }
 
-/* If MSG_WINDOW is due now, get it and return true. */
+/* Get the MSG_WINDOW that is due now. Return false if none is due. */
 static bool take_window(struct transfer *side, int64_t now, struct window *window)
 {
 	if (window_time(side, now) > now)
@@ -640,7 +640,9 @@ TEST(request_size_is_limited_by_ring_and_device)
 		{ 1000, 100, MIB, 1000 },
 		/* the limit is a quarter of the ring, which is reported at once */
 		{ 32768, 8, 128 * KIB, MIB }, { 32767, 8, 128 * KIB - 4, MIB },
-		/* this limit is at least a page */
+		/*
+		 * this limit is at least a page, unless the ring or the device's limit is shorter
+		 */
 		{ 4096, 64, 5000, MIB }, { 1000, 100, 1000, MIB }, { 100, 100, 5000, 100 },
 	};
 
@@ -863,8 +865,8 @@ static struct transfer_signal next_signal(const struct transfer_operation *opera
 }
 
 /*
- * Send 64 MiB over a simulated wire. At the end, check the size and number of the requests in
- * flight.
+ * Send 64 MiB over a simulated wire. At the end, check the maximum size and number of the requests
+ * in flight.
  */
 TEST(fast_wires_get_more_bytes_in_flight)
 {
@@ -903,7 +905,7 @@ TEST(fast_wires_get_more_bytes_in_flight)
 	}
 }
 
-/* Do what assert_memory_equal() does, which is slow, only if the bytes differ. */
+/* Call assert_memory_equal(), which is slow, only if the bytes differ. */
 static void assert_same_bytes(const void *found, const void *expected, size_t size)
 {
 	if (memcmp(found, expected, size) != 0)
@@ -1113,7 +1115,7 @@ enum fault {
 struct setting {
 	bool writes;
 	bool completes_early;
-	bool both; /* both streams; otherwise the one that the client operates: WRITE 0, READ 1 */
+	bool both; /* both streams; else the one that the client operates on: WRITE 0, READ 1 */
 	bool unknown[2]; /* the length of each stream is unknown in advance */
 	bool verify_all;
 	bool partial; /* workers also report single bytes, and store later than they copy */
@@ -1146,7 +1148,10 @@ static int stream_operated_by(int number)
 	return setting.writes ? number : !number;
 }
 
-/* Return the size of the announced ring that side `number` operates on. */
+/*
+ * Return the size of the announced ring that side `number` operates on; with FAULT_ACROSS_END, one
+ * byte more.
+ */
 static uint64_t announced_ring(int number)
 {
 	uint64_t ring = setting.writes ? setting.sink_ring[number] : setting.source_ring[!number];
@@ -1418,7 +1423,7 @@ static void begin_to_copy(struct world *world, int number)
 	}
 }
 
-/* Run the program after an event, unless the setting has the fault `unless`. */
+/* Run the program after an event, unless the setting has the fault `unless`; add the next world. */
 static void run_program(struct world *world, int number, enum fault unless, struct label label)
 {
 	if (unless == FAULT_NONE || setting.fault != unless) {
@@ -1796,7 +1801,9 @@ TEST(one_way_streams_arrive_in_every_order_of_events)
 	finish();
 }
 
-/* Explore two streams, each with a known and an unknown length. */
+/*
+ * Explore two streams, each with a known and an unknown length. `rings`: source and sink of each.
+ */
 static void must_hold_both_ways(int out, int in, const uint8_t rings[4])
 {
 	for (int kind = 0; kind < 4; kind++) {
