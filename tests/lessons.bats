@@ -26,7 +26,8 @@ expected() {
 	awk -v host="host $1\$" '/^host [AB]\$ / { here = index($0, host) == 1; next } here' <<<"$shown" | shape
 }
 
-# typed HOST NUMBER: print the command of HOST with this number in the transcript $shown, with the port of this session.
+# typed HOST NUMBER: print the command of HOST with this number in the transcript $shown, with the address and port of
+# this session.
 typed() {
 	local line
 	line=$(sed -n "s/^host $1\\$ //p" <<<"$shown" | sed -n "$2p")
@@ -40,8 +41,8 @@ shape() {
 		s/[1-9][0-9]*( limit events)/N\1/'
 }
 
-# lesson NAME: run the commands of the lesson's README, and compare the output of both hosts. A server that goes on
-# gets $signal.
+# lesson NAME: run the commands of the lesson's README, and compare the output of both hosts with it. $signal, if set,
+# ends a server that goes on after its clients.
 lesson() {
 	local shown folder_of=$LESSONS/$1 number=1 printed='' host
 	shown=$(transcript "$1")

@@ -37,7 +37,7 @@ check_transcripts() {
 	check_transcripts read
 }
 
-# server_holds: print the number of the server's descriptors, and the numbers of the device's objects.
+# server_holds: print the number of the server's descriptors, and how many objects of each kind the device has.
 server_holds() {
 	lab run a sh -c 'ls "/proc/$(pidof -s rdma-server)/fd" | wc -l; rdma resource show rdma0'
 }
@@ -250,7 +250,7 @@ seen_from_ports() {
 	local dropped
 	start_server write
 	repair=drop_nothing
-	lab disturb delay 50ms # most of the time no packet moves, so no session waits for a busy processor
+	lab disturb delay 50ms # packets mostly wait on the wire, so no session waits for a busy processor
 	start_client -v --connections 8 -s 4K --depth 1 --one-way --duration 25 -t 10 write 192.0.2.1 "$port"
 	wait_for_line "$client_err" 'received MSG_MR|MSG_MR: ' "$client" 8
 	dropped=$(sed -n 's/^\[3\] source port \([0-9]*\)$/\1/p' "$client_err")
