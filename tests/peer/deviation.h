@@ -28,7 +28,7 @@ static const struct deviation_field {
 	{ "window.consumed", MSG_WINDOW, offsetof(struct message, window.consumed) },
 };
 
-/* Change the field of "FIELD=VALUE" in a message. Return false if the message does not have it. */
+/* Change the field of "FIELD=VALUE" in a message. Return false if this message lacks the field. */
 static inline bool deviate(struct message *message, const char *text)
 {
 	size_t length = strcspn(text, "=");
