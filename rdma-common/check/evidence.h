@@ -29,7 +29,7 @@
 	X(kernel_device)     /* first device in sysfs; "none" */                                  \
 	X(mode)              /* "exclusive": each device belongs to one namespace */              \
 	X(first_namespace)   /* "yes": this is the first network namespace; "no" */               \
-	X(device_interface)  /* gid_interface if a device is on it, or else one of the device */  \
+	X(device_interface)  /* gid_interface if it has a device, else one that the device has */ \
 	X(interface_here)    /* "yes": a device has an interface in this namespace; "no" */       \
 	X(cgroup)            /* cgroup of this process with a limit in rdma.max */                \
 	X(cgroup_limit)      /* the limits of the device in this rdma.max */                      \
@@ -70,7 +70,7 @@ struct evidence {
 	char facts[FACT_COUNT][128];
 };
 
-/* Return the name of a fact; static. */
+/* Return the name of a fact, a static string. */
 const char *evidence_name(enum fact fact);
 
 /* Return true if `text` is the text of the fact. */
@@ -108,8 +108,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 void evidence_probe(struct evidence *evidence, const struct flow *flow);
 
 /*
- * Find facts for a user of the other host: programs that listen, requests that arrived, the route
- * back.
+ * Find facts for a user of the other host: programs that listen, requests that arrived, the route.
  */
 void evidence_collect_listeners(struct evidence *evidence, const struct flow *flow);
 

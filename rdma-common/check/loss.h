@@ -14,10 +14,10 @@
 #include "../status.h"
 
 struct loss {
-	double share; /* lost packets of those in `direction` (NULL: of all), 0 to 1 */
+	double share; /* lost packets per packet sent in `direction` (NULL: in both), 0 to 1 */
 	/* "client to server", "server to client" or "both"; NULL: none lost, or not known. */
 	const char *direction;
-	bool excessive; /* share above the limit, and at least two packets lost */
+	bool excessive; /* the share is above the limit, and at least two packets are lost */
 };
 
 /*

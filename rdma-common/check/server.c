@@ -312,8 +312,8 @@ static bool may_accept_soon(const struct probe *probe, const struct peer_hello *
 }
 
 /*
- * Prepare another attempt: with the other operation, or later until `busy_deadline`. Return false
- * if no attempt may succeed.
+ * Prepare another attempt: with the other operation or, until `busy_deadline`, after a pause.
+ * Return false if no attempt may succeed.
  */
 static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
 			    int64_t busy_deadline)
@@ -349,10 +349,9 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Return true if the next session may begin. Return false, and set probe->stopped, if the loss is
- * excessive and LOSSY_MILLISECONDS have passed. Set probe->stop_time if the loss is excessive, or
- * if a size is tested and the share of lost packets exceeds --max-loss. With
- * probe->needs_explaining there is no limit.
+ * Return false, and set probe->stopped, if the loss is excessive and LOSSY_MILLISECONDS have
+ * passed. Otherwise set probe->stop_time if the loss is excessive, or if a size is tested and the
+ * share of lost packets exceeds --max-loss. With probe->needs_explaining there is no limit.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -407,8 +406,8 @@ static void report_stopped(struct probe *probe)
 
 /*
  * Run the next sessions: the client sends `size` bytes, the server as many, one with `short_reply`,
- * or BACK_SIZE if it is measured. Repeat them while may_be_accepted(). Keep the first failure,
- * unless interrupted. Return false if a session did not run, or was stopped.
+ * or BACK_SIZE if its rate is measured. Repeat them while may_be_accepted(). Keep the first
+ * failure; an interruption replaces it. Return false if a session did not run, or was stopped.
  */
 static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 {
@@ -464,7 +463,7 @@ static bool find_direction(struct probe *probe)
 
 /*
  * After silence, send one byte each way. Return true if the server answers: the size may be the
- * cause. Otherwise return false, perhaps with advice.
+ * cause. Otherwise return false; if the server is silent or refuses, advise what to check.
  */
 static bool find_server(struct probe *probe)
 {
@@ -536,7 +535,7 @@ static bool try_size(struct probe *probe, uint64_t size)
 
 /*
  * Try sizes around the length of a packet, and sizes of many packets. Over iWARP, where TCP splits
- * messages into packets as it likes, leave out two sizes. Return false if a size failed.
+ * messages as it likes, leave out two sizes. Return false if a size failed.
  */
 static bool try_sizes(struct probe *probe)
 {
@@ -739,8 +738,8 @@ static bool try_rates(struct probe *probe)
 /* ---- Several connections at once ---- */
 
 /*
- * Return true if at least half of the successful sessions are MUCH_SLOWER times as fast in one
- * direction.
+ * Return true if at least half of the successful sessions are MUCH_SLOWER times as fast as this one
+ * in one direction.
  */
 static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 {
@@ -875,8 +874,8 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 /* ---- Lost packets ---- */
 
 /*
- * Add the share of lost packets to the finding. If it is excessive, add advice, and set a failure
- * after success.
+ * Add the share of lost packets to the finding. If it is excessive, add advice, and fail a check
+ * that succeeded otherwise.
  */
 static void add_loss(struct probe *probe, enum status status)
 {
