@@ -251,8 +251,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 /*
  * Return true if no further client can be served: the program is ending, --one-off or
  * --max-sessions allows no further session, or too many helpers are stuck. Then also set the reason
- * for the client, if it is not REFUSAL_SETUP, and, unless connection_reject() does that, for the
- * server's message.
+ * for the client (stuck helpers: REFUSAL_SETUP stays) and, unless connection_reject() does that,
+ * the server's message.
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {

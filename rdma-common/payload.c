@@ -108,7 +108,7 @@ static enum status allocate_payload(struct payload *payload, struct failure *fai
 }
 
 /*
- * Load the text of --message or the default line, with zeros up to at least DEFAULT_PAYLOAD bytes.
+ * Load the text of --message or the default line; pad a shorter text with zeros to DEFAULT_PAYLOAD.
  */
 static enum status load_text(struct payload *payload, const struct options *options,
 			     struct failure *failure)

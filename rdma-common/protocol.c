@@ -210,7 +210,7 @@ static void post_done(struct step *step)
 
 /*
  * Record the completion of a message: go from stage `before` to `after`. Completions arrive in the
- * order of posting: another stage is a failure, except after this side gave up.
+ * order of posting: one in another stage is a failure, except after this side gave up.
  */
 static void complete(struct step *step, enum local_stage before, enum local_stage after)
 {
@@ -264,7 +264,7 @@ static void fail_payload(struct step *step, enum status status)
 		begin_closing(step, status);
 }
 
-/* End the verification, which must have begun, with result `check` or the reason to give up. */
+/* End the verification, which must have begun. Its result is `check`, or the reason to give up. */
 static void conclude_check(struct step *step, enum status check)
 {
 	struct protocol *protocol = &step->protocol;

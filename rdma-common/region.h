@@ -45,7 +45,8 @@ struct region_account {
 	struct memory_budget budget; /* memory for all sessions */
 	/*
 	 * Bytes of all regions, each in whole pages. A region counts until its connection is
-	 * destroyed, even if it is deregistered earlier, for verification; forever if that fails.
+	 * destroyed, even if it is deregistered earlier, for verification; forever if deregistering
+	 * fails.
 	 */
 	uint64_t registered;
 };
@@ -68,8 +69,8 @@ enum status register_control(const struct region_owner *owner, struct region *re
 
 /*
  * Register the ring of a stream, if `plan` has one; the peer's hello must be known. Store the
- * ring's length in the plan: that of the stream, at most 8 MiB or, if memory is scarce, less, down
- * to a page. Return STATUS_SUCCESS, or a failure if there is no memory even for a page.
+ * ring's length in the plan: the stream's length, at most 8 MiB; less if memory is scarce, down to
+ * a page. Return STATUS_SUCCESS, or a failure if there is no memory even for a page.
  */
 enum status register_outgoing(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure);
