@@ -384,14 +384,14 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 {
 	struct option names[ROWS + 1] = { 0 };
 	char letters[2 * ROWS + 1] = { 0 };
-	bool of_sessions = false; /* an option was given that --check does not use */
+	bool of_sessions = false; /* an option was given that --check does not accept */
 	bool timed = false;       /* --duration was given */
 	bool of_check = false;    /* an option was given that belongs to --check alone */
 	int value;
 
 	list_options(options->role, names, letters);
 	argv[0] = program_invocation_short_name; /* getopt_long(3) begins its messages with argv[0]:
-						    use the name of all other messages */
+						    set the name of all other messages */
 	while ((value = getopt_long(argc, argv, letters, names, NULL)) != -1) {
 		const struct row *row = find_row(options->role, value);
 		enum parsed parsed =

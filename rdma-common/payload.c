@@ -23,7 +23,10 @@
 
 /* ---- Reading ---- */
 
-/* Return true if the call can be repeated: a signal interrupted it, or the pipe was not ready. */
+/*
+ * Return true if a call with this result can be repeated: a signal interrupted it, or the pipe was
+ * not ready.
+ */
 static bool may_retry(ssize_t result)
 {
 	return result < 0 && (errno == EINTR || errno == EAGAIN);
@@ -138,8 +141,8 @@ struct payload payload_pattern(uint64_t length)
 /* ---- Loading a file or a pipe ---- */
 
 /*
- * Return the size of the file from the first byte of the payload; 0 if nothing follows, or if the
- * file system does not know the size, as in /proc; -1 for a pipe or a device.
+ * Return the size of the file from the first byte of the payload; 0 if no byte is left, or if the
+ * file system does not know the size, as in /proc; -1 for a pipe, a device or an error.
  */
 static off_t claimed_length(const struct payload *payload)
 {

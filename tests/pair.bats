@@ -90,7 +90,7 @@ some_sessions() {
 	# sanitizers delay the release of freed memory
 	[ "$PROGRAMS" != "$top" ] || [ $((after - before)) -le 64 ]
 	stop_server
-	# if a client connects before the server has seen the previous one leave, its lines begin with a number
+	# if a client connects before the server has seen the previous one leave, the session's lines begin with a number
 	diff <(seq -f 'remote buffer: message %.0f' "$SESSIONS") \
 		<(sed -nE 's/^(\[[0-9]+\] )?(remote buffer)/\2/p' "$server_out")
 	[ ! -s "$server_err" ]

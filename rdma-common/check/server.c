@@ -151,7 +151,7 @@ static void judge(struct probe *probe)
 						     : outcome->peer_operated);
 }
 
-/* Advise what to change if no connection was established, unless the cause says it. */
+/* Advise what to change if no connection was established, unless the cause has advice. */
 static void advise_connecting(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
@@ -228,7 +228,7 @@ static uint64_t ping_size(const struct probe *probe)
 	return (probe->size + 3) / 4 * 4 + (probe->path->roce_v1 ? 40 - ip : 8) + 12 + 16 + 4 - 8;
 }
 
-/* Return what firewalls or switches must let pass for a connection. */
+/* Return advice: what firewalls or switches must let pass for a connection. */
 static const char *advise_opening(const struct probe *probe)
 {
 	if (probe->path->iwarp)

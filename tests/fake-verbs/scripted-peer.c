@@ -517,8 +517,8 @@ static void deliver_peer_operation(struct stimulus *stimulus)
 }
 
 /*
- * Post a work request; return false if none is possible. Its bytes move when it completes, or
- * before a message that follows a WRITE.
+ * Post a work request; return false if none is possible. Its bytes move when it completes or, for a
+ * WRITE, before a later message arrives.
  */
 static bool operate(struct peer *peer)
 {
@@ -660,7 +660,7 @@ static bool send_due_verdict(struct peer *peer)
 	return true;
 }
 
-/* Send a bad verdict at the step of gives-up:N. Return true if the peer gave up. */
+/* With gives-up:N, send a bad verdict at step N. Return true if the peer gave up. */
 static bool gives_up(struct peer *peer)
 {
 	if (!peer->mr_sent || peer->verdict_sent)

@@ -11,8 +11,8 @@
  *   5. create a completion channel, a completion queue with it, and one without
  *   6. destroy everything in the reverse order
  *
- * alarm(30) ends the program by SIGALRM after 30 s if a driver does not answer. A call that
- * fails ends it with status 1. The kernel then frees everything that the program had.
+ * alarm(30) ends the program by SIGALRM after 30 s if a driver does not answer. A failed call ends
+ * the program with status 1. The kernel then frees everything that the program had.
  */
 #include <arpa/inet.h>
 #include <err.h>
