@@ -63,7 +63,7 @@ static struct rates rates_of(const struct connection *connection)
 			       (double)connection->peer_verdict.length * scale };
 }
 
-/* Add a session's approximate packets to the sums of both directions. */
+/* Add the approximate packets of a session to the sums of both directions. */
 static void count_packets(struct probe *probe, const struct connection *connection)
 {
 	unsigned int mtu = probe->path->mtu > 0 ? probe->path->mtu : USUAL_MTU;
@@ -342,7 +342,7 @@ static void judge_loss(struct probe *probe)
 				 probe->options->max_loss);
 }
 
-/* Return true if a session failed for another reason than its rate. */
+/* Return true if a session failed, other than by its rate. */
 static bool has_failed(const struct probe *probe)
 {
 	return probe->failure.status != STATUS_SUCCESS && probe->failure.status != STATUS_TOO_SLOW;
@@ -789,8 +789,8 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 }
 
 /*
- * Run --connections sessions at once, perhaps on different paths. Both sides write as long as in
- * the measurement of rates, if it ran. Return false if a session failed.
+ * Run --connections sessions at once, perhaps on different paths. Both sides write for as long as
+ * in the measurement of rates, if there was one. Return false if a session failed.
  */
 static bool try_paths(struct probe *probe)
 {
