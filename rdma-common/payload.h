@@ -3,7 +3,7 @@
  * The outgoing payload: text, pattern, file or pipe. A small payload is in memory. The parts of a
  * larger one are read or generated when they are needed.
  *
- * Threads: a connection's thread and its helper read; the main thread loads and frees.
+ * Threads: owner and helper thread read; the main thread loads and frees.
  */
 #ifndef RDMA_COMMON_PAYLOAD_H
 #define RDMA_COMMON_PAYLOAD_H
