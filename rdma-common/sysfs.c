@@ -10,14 +10,15 @@
 #include <unistd.h>
 
 /*
- * Copy the first line that begins with `key` into `line`, an array of `size` bytes, without its
- * newline; an empty string if there is none.
+ * Copy the first line that begins with `key` into `line`, an array of `size` bytes, without the
+ * newline and blanks at its end; an empty string if there is none.
  */
 static void copy_line(int folder, const char *path, const char *key, char *line, int size)
 {
 	int descriptor = openat(folder, path, O_RDONLY | O_CLOEXEC);
 	FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
 	bool found = false;
+	size_t length;
 
 	while (file && !found && fgets(line, size, file))
 		found = !strncmp(line, key, strlen(key));
@@ -25,7 +26,10 @@ static void copy_line(int folder, const char *path, const char *key, char *line,
 		fclose(file);
 	else if (descriptor >= 0)
 		close(descriptor);
-	line[found ? strcspn(line, "\n") : 0] = '\0';
+	length = found ? strlen(line) : 0;
+	while (length > 0 && strchr(" \n", line[length - 1])) /* rdma.max has such blanks */
+		length--;
+	line[length] = '\0';
 }
 
 /* Read the first line that begins with `key`, as sysfs_find_line() does. */

@@ -10,7 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A line without its newline; long enough for a list of processors with many gaps. */
+/*
+ * A line without the newline and blanks at its end; long enough for a list of processors with many
+ * gaps.
+ */
 struct sysfs_line {
 	char text[4096];
 };

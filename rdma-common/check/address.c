@@ -99,14 +99,21 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 	       "interface that 'rdma link' lists";
 }
 
-/* If no other address is untried, collect facts, and return true if a rule names the cause. */
-static bool find_cause(struct path *path)
+void path_collect(struct path *path)
 {
 	const struct devices *devices = path->devices;
 
+	if (evidence_is(path->evidence, FACT_drivers, "")) /* not collected yet */
+		evidence_collect(path->evidence, devices->view_error ? NULL : &devices->view,
+				 &path->flow);
+}
+
+/* If no other address is untried, collect facts, and return true if a rule names the cause. */
+static bool find_cause(struct path *path)
+{
 	if (path->untried)
 		return false;
-	evidence_collect(path->evidence, devices->view_error ? NULL : &devices->view, &path->flow);
+	path_collect(path);
 	return reach_judge(path->evidence);
 }
 

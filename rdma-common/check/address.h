@@ -49,4 +49,10 @@ void path_release(struct path *path);
  */
 bool path_find_next(struct path *path);
 
+/*
+ * Collect the facts about this host and path->flow (evidence_collect()), unless path_find_next()
+ * has collected them to explain why an address was not resolved.
+ */
+void path_collect(struct path *path);
+
 #endif

@@ -52,10 +52,7 @@ static void explain(struct check *check, bool required)
 {
 	if (check->options->port)
 		evidence_set(&check->evidence, FACT_port, check->options->port);
-	if (!check->evidence.facts[FACT_drivers][0]) /* else find_cause() has collected them */
-		evidence_collect(&check->evidence,
-				 check->devices.view_error ? NULL : &check->devices.view,
-				 &check->path.flow);
+	path_collect(&check->path);
 	if (!required && !reach_judge(&check->evidence))
 		return;
 	check->explained = reach_report(&check->findings, &check->evidence);
@@ -157,7 +154,7 @@ static bool send_to_unused(struct check *check, enum fact fact)
 		if (!send_request(check, fact, port))
 			return false;
 		evidence_set_number(&check->evidence, FACT_control_port, port);
-		if (strcmp(check->evidence.facts[fact], "answered") != 0)
+		if (!evidence_is(&check->evidence, fact, "answered"))
 			return true;
 	}
 	return true;

@@ -66,11 +66,7 @@ bool evidence_is(const struct evidence *evidence, enum fact fact, const char *te
 
 void evidence_set(struct evidence *evidence, enum fact fact, const char *text)
 {
-	size_t size = strlen(text);
-
-	while (size > 0 && text[size - 1] == ' ') /* a blank ends each line of rdma.max */
-		size--;
-	snprintf(evidence->facts[fact], sizeof(evidence->facts[fact]), "%.*s", (int)size, text);
+	snprintf(evidence->facts[fact], sizeof(evidence->facts[fact]), "%.127s", text);
 }
 
 void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t number)
@@ -157,8 +153,7 @@ static void examine_route(void *evidence, struct netlink_message message)
 	if (!is_known(evidence, FACT_source))
 		evidence_set(evidence, FACT_source,
 			     address_of(netlink_find(message.attributes, RTA_PREFSRC), address));
-	if (!gateway.size)
-		gateway = netlink_find(message.attributes, RTA_DST);
+	gateway = gateway.size ? gateway : netlink_find(message.attributes, RTA_DST);
 	evidence_set(evidence, FACT_next_hop, address_of(gateway, address));
 	if (netlink_copy(netlink_find(message.attributes, RTA_OIF), &index, sizeof(index)) &&
 	    if_indextoname(index, name))
@@ -235,8 +230,8 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 			evidence_set(evidence, FACT_gid_interface, "none");
 		snprintf(folder, sizeof(folder), DEVICES "%s", evidence->facts[FACT_device]);
 		evidence_set(evidence, FACT_software, host_is_software(folder) ? "yes" : "no");
-		if (!is_known(evidence,
-			      FACT_transport)) /* a value that rdma_cm has determined stays */
+		/* a value that rdma_cm has determined stays */
+		if (!is_known(evidence, FACT_transport))
 			evidence_set(evidence, FACT_transport, host_transport(folder, 1));
 	}
 	globfree(&all);
@@ -329,8 +324,8 @@ static void examine_rdma_device(void *evidence, struct netlink_message device)
 }
 
 /*
- * Set a fact to the sum of the connection manager's counters in the files of `pattern`, if there
- * are any, or to `most` if that is less. Return the sum.
+ * Set a fact to the sum of the connection manager's counters in the files of `pattern`, if any can
+ * be read, or to `most` if that is less. Return the sum.
  */
 static uint64_t sum_counters(struct evidence *evidence, enum fact fact, const char *pattern,
 			     uint64_t most)
@@ -340,8 +335,9 @@ static uint64_t sum_counters(struct evidence *evidence, enum fact fact, const ch
 
 	glob(pattern, 0, NULL, &files);
 	for (size_t i = 0; i < files.gl_pathc; i++) {
-		if (sysfs_read_number(AT_FDCWD, files.gl_pathv[i], &number))
-			sum += number;
+		if (!sysfs_read_number(AT_FDCWD, files.gl_pathv[i], &number))
+			continue;
+		sum += number;
 		evidence_set_number(evidence, fact, sum < most ? sum : most);
 	}
 	globfree(&files);
@@ -372,9 +368,10 @@ void evidence_collect_listeners(struct evidence *evidence, const struct flow *fl
 	/* "rep" accepts a request; "rej" rejects one, or withdraws a request of this host */
 	sum_counters(evidence, FACT_requests_answered, DEVICES "*/ports/*/cm_tx_msgs/re[pj]",
 		     received);
-	find_route(evidence, flow);
+	if (!is_known(evidence, FACT_route)) /* unless evidence_collect() has already asked */
+		find_route(evidence, flow);
 	dump_all(evidence, RTM_GETADDR, RTM_NEWADDR, sizeof(struct ifaddrmsg), examine_own_address);
-	if (!is_known(evidence, FACT_listeners)) /* unless evidence_collect() has already asked */
+	if (!is_known(evidence, FACT_listeners)) /* likewise */
 		netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NETLINK_ALL_DEVICES, examine_rdma_device,
 				 evidence);
 }

@@ -76,7 +76,7 @@ const char *evidence_name(enum fact fact);
 /* Return true if `text` is the text of the fact. */
 bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
-/* Set a fact to a text (up to 127 bytes, without trailing blanks) or a number. */
+/* Set a fact to a text (up to 127 bytes) or a number. */
 void evidence_set(struct evidence *evidence, enum fact fact, const char *text);
 void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t number);
 
