@@ -814,8 +814,8 @@ static void begin_wait(struct connection *connection, int64_t now)
 }
 
 /*
- * Restart the wait at `time`, when `mover` (DEBTOR_NONE: this side) made progress, unless a debtor
- * of a higher value owes something.
+ * `mover` (DEBTOR_NONE: this side) made progress at `time`: restart the wait from that time, unless
+ * a debtor of a higher value owes something.
  */
 static void count_progress(struct connection *connection, enum debtor mover, int64_t time)
 {
@@ -1229,7 +1229,7 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
 	case WR_OPERATION:
 		handle_operation_completion(connection);
 		break;
-	case WR_PROBE: /* proves the path and the adapter, not the peer's program */
+	case WR_PROBE: /* shows at most that the peer's adapter works, not its program */
 		break;
 	}
 }

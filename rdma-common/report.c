@@ -10,7 +10,9 @@
 
 /* ---- Figures ---- */
 
-/* Number of this side's complete passes, and their rates; 0: not measured. */
+/*
+ * Complete passes of this side's operation, their time and their rates; 0: none, or not measured.
+ */
 struct speed {
 	uint64_t operations;
 	double seconds, bytes_per_second, operations_per_second;

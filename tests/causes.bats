@@ -234,7 +234,7 @@ with_addresses() {
 # If there is no route back, the kernel assumes that an IPv4 address is on the interface's network, and can send a
 # rejection; to an IPv6 address it cannot.
 # bats test_tags=roce,slow
-@test "B3, C10 over IPv6: the server's host has no route back; the client's address is unknown there" {
+@test "B3 over IPv4, C10 over IPv6: the server's host has no route back to the client" {
 	repair=with_addresses
 	start_server write
 	lab run b ip address add 198.51.100.5/24 dev eth0
@@ -314,7 +314,7 @@ with_addresses() {
 }
 
 # bats test_tags=roce,slow
-@test "C5: this host forbids UDP port 4791: no request is made" {
+@test "C5: this host forbids UDP port 4791, so --check sends no connect request" {
 	repair=restore_rules
 	rule b rule add pref 50 ipproto udp dport 4791 prohibit
 	check 3 192.0.2.1

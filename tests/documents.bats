@@ -10,7 +10,7 @@ documents() {
 	[ "$status" -eq 0 ]
 }
 
-@test "links of documents and references of manual pages have a target, pictures a source and an alternative text" {
+@test "links of documents and references of manual pages have a target; pictures have a source and an alternative text" {
 	documents links
 }
 

@@ -903,7 +903,7 @@ happy_path() {
 software="rdma link add rdma0 type rxe netdev eth0"
 loopback="give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
 
-# negotiation-test has the reasons for which a server refuses, and how the server sends each reason.
+# negotiation-test checks which hellos are refused, and what the client reports for each reason of a server.
 @test "each failure of the connection manager has its exit status, reason and advice" {
 	local no_server="check that rdma-server runs on that host and listens on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
@@ -2244,8 +2244,9 @@ instructions() {
 	FAKE_VERBS="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
 }
 
-# kept RECORDED...: check that each file RECORDED.out has the lines that the file RECORDED has below its heading; JSON may
-# have more keys and list entries, and other numbers, times and texts.
+# kept RECORDED...: check that each file RECORDED.out has the lines that the file RECORDED has below its heading. In JSON
+# keys and list entries may be added; numbers may differ except "schema" and "status", texts only in "version", "time",
+# "host", "text" and "advice".
 kept() {
 	python3 - "$@" <<-'END'
 	import itertools, json, sys

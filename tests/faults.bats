@@ -15,8 +15,8 @@ ACCESS="remote access error" DENIED=4
 # seconds within which an interrupted client that is connecting must end; over siw the kernel lets it exit only after the ten
 # seconds of an unanswered request
 CONNECTING=4
-# status after a message of a wrong length; over iWARP the connection may break instead, because the server sends first or
-# the message is too long
+# status after a message of a wrong length; over iWARP the connection may break instead, because the faulty
+# server does not let the client send first, or because the message is too long
 BROKEN=7
 [ "$LAB_TRANSPORT" != siw ] || { ACCESS=$GONE DENIED=6 CONNECTING=11 BROKEN="6|7"; }
 # With this number of operations a session is still running when the fault happens, on any host.

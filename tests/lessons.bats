@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Run each lesson between two hosts by the commands of its README; lessons 3 and 4 also with other programs.
+# Run each lesson between two hosts with the commands of its README; lessons 3 and 4 also with our programs and the tutorial's.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers

@@ -41,7 +41,10 @@ static struct sysfs_line read_pci(const struct host *host, const char *name)
 	return line.text[0] ? line : sysfs_read_line("%s/device/../%s", host->device, name);
 }
 
-/* Report the finding, and reset `limited`. If the port is not judged, omit limit and advice. */
+/*
+ * Report the finding, and reset `limited`. If the port is not judged, report the finding as good
+ * and without advice.
+ */
 static void report_finding(struct host *host, const char *step)
 {
 	bool limited = host->limited && host->counts;
@@ -239,7 +242,7 @@ static void describe_node(struct host *host)
 	host->limited = true;
 	strbuf_addf(
 		&host->findings->advice,
-		"%sthis process may not run on the processors near the adapter: let it use them "
+		"%sthis process is not allowed to run on the processors near the adapter: let it use them "
 		"('numactl --cpunodebind=%.9s --membind=%.9s', or the cpuset of its container)",
 		host->findings->advice.length ? "; " : "", node.text, node.text);
 }

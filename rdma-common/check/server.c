@@ -180,7 +180,7 @@ static void advise_connecting(struct probe *probe)
 			"forward RoCE v1 (Ethernet type 0x8915)");
 }
 
-/* Report the server's hello. Advise if the server's MTU is smaller. */
+/* Report the server's hello. Advise if the MTU of its port is smaller than this host's. */
 static void report_server(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;

@@ -454,8 +454,9 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 }
 
 /*
- * Return true if an id is bound to an IPv4 address, and so to a device. A loopback address has no
- * device and is not rejected: Linux treats it as a wildcard (cma_any_addr() in cma.c).
+ * Return true if the id's source address is an IPv4 address that must belong to a device. A
+ * wildcard or loopback address binds the id to no device: Linux treats both alike (cma_any_addr()
+ * in cma.c).
  */
 static bool has_address(const struct rdma_cm_id *id)
 {

@@ -39,7 +39,10 @@ static void confirm(struct peer *peer)
 		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
 }
 
-/* Advance the operating side's position by a byte each CRAWL_MILLISECONDS, CRAWLS times. */
+/*
+ * Report a byte more as produced (write) or consumed (read) each CRAWL_MILLISECONDS, up to CRAWLS
+ * bytes.
+ */
 static void crawl(struct peer *peer)
 {
 	uint64_t advertised =

@@ -180,8 +180,8 @@ int ibv_query_port(struct ibv_context *context UNUSED, uint8_t port,
 }
 
 /*
- * Fill in an entry of the GID table. As on real adapters, each address appears twice, and some
- * entries are empty.
+ * Fill in an entry of the GID table. As on real adapters, an address appears more than once, and
+ * some entries are empty.
  */
 int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
@@ -920,7 +920,7 @@ static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id)
 	return work;
 }
 
-/* Return the number of requests of a rejected list that the adapter has taken (no-bad-wr:N). */
+/* Return N of no-bad-wr:N, the requests that a failing post posts nevertheless; 0 without it. */
 static unsigned int posted_unreported(void)
 {
 	return scripted_number("no-bad-wr", 0);

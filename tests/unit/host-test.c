@@ -377,7 +377,7 @@ TEST(auxiliary_device_uses_the_pci_function_of_its_parent)
 #define NEAR(processors) "|device/local_cpulist=" processors
 #define SAID(near, may_use) "node 1 (processors " near "; this process may use " may_use ")"
 #define FAR \
-	"\n!> this process may not run on the processors near the adapter: let it use them " \
+	"\n!> this process is not allowed to run on the processors near the adapter: let it use them " \
 	"('numactl --cpunodebind=1 --membind=1', or"
 
 TEST(process_far_from_the_adapter_is_reported)
@@ -385,17 +385,17 @@ TEST(process_far_from_the_adapter_is_reported)
 	static const struct example examples[] = {
 		{ MAY_USE("0-7"), true, SAID("8-15,24-31", "0-7") FAR, NULL },
 		{ MAY_USE("0-7,16-23"), true, SAID("8-15,24-31", "0-7,16-23") FAR, NULL },
-		{ MAY_USE("0-8"), false, SAID("8-15,24-31", "0-8"), "may not run" },
-		{ MAY_USE("16-24"), false, SAID("8-15,24-31", "16-24"), "may not run" },
-		{ MAY_USE("31"), false, SAID("8-15,24-31", "31"), "may not run" },
+		{ MAY_USE("0-8"), false, SAID("8-15,24-31", "0-8"), "not allowed to run" },
+		{ MAY_USE("16-24"), false, SAID("8-15,24-31", "16-24"), "not allowed to run" },
+		{ MAY_USE("31"), false, SAID("8-15,24-31", "31"), "not allowed to run" },
 		{ MAY_USE("32"), true, SAID("8-15,24-31", "32") FAR, NULL },
-		{ MAY_USE("9") NEAR("0-31"), false, SAID("0-31", "9"), "may not run" },
-		{ MAY_USE("7") NEAR(""), false, SAID("", "7"), "may not run" },
+		{ MAY_USE("9") NEAR("0-31"), false, SAID("0-31", "9"), "not allowed to run" },
+		{ MAY_USE("7") NEAR(""), false, SAID("", "7"), "not allowed to run" },
 		/* the node, or the processors that the process may use, are not known */
 		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s)\n", NULL },
 		{ "device/numa_node=0|/proc/self/status=Name:\trdma-client\nThreads:\t1" NEAR("40"), false, "may use )\n", NULL },
 		/* two limits are reported together */
-		{ "device/current_link_width=4" NEAR("40"), true, "(LnkSta); this process may not run on the processors near", NULL },
+		{ "device/current_link_width=4" NEAR("40"), true, "(LnkSta); this process is not allowed to run on the processors near", NULL },
 	};
 
 	EXAMINE(examples);

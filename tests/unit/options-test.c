@@ -353,8 +353,8 @@ TEST(help_and_version_are_printed_and_end_the_program)
 	client_parses("--version", wrong, PARSED_EXIT, version);
 }
 
-/* An option of sessions is rejected both before and after --check. */
-TEST(check_rejects_options_of_sessions)
+/* Each option is tried both before and after --check. */
+TEST(check_accepts_only_its_own_options)
 {
 	/* clang-format off */
 	static const char *const others[] = {

@@ -744,7 +744,7 @@ TEST(unmapped_owner_or_group_is_not_kept)
 		assert_int_equal(done.owner, cases[i].after);
 		assert_int_equal(done.group, cases[i].after);
 		reset(NULL);
-		/* only root can give a file to any group; the group then keeps its rights */
+		/* only root can give a file to any group; another group gets no rights */
 		if (geteuid() == 0)
 			assert_int_equal(about_file("old").st_mode & 0777, 0700 | group);
 		assert_stored("old", bytes, SIZE);

@@ -133,7 +133,7 @@ static const struct row rows[] = {
 	{ IWARP
 	  "port=4711 request=failed udp_roce=unreachable udp_from=192.0.2.254 udp_other=silent",
 	  "C11" },
-	/* this answer comes from this host's kernel, or the address itself */
+	/* these answers come from the address itself and from this host's kernel, not a router */
 	{ ROCE ON_ETH0
 	  "request=silent udp_roce=unreachable udp_from=192.0.2.2 udp_other=unreachable",
 	  NULL },

@@ -634,7 +634,7 @@ TEST(request_size_is_limited_by_ring_and_device)
 	static const struct {
 		uint64_t bytes, outstanding, ring, device;
 	} rows[] = {
-		/* the ring holds the whole stream: 256 KiB are in flight */
+		/* the ring holds the whole stream: at first, at most 256 KiB are in flight */
 		{ 65536, 4, MIB, MIB }, { 65536, 4, MIB, 65536 }, { 60000, 4, MIB, 60000 },
 		/* the device limits the size */
 		{ 1000, 100, MIB, 1000 },

@@ -197,7 +197,7 @@ static enum hello_kind decode(const uint8_t *wire, size_t size, struct hello *he
 	return found;
 }
 
-/* Check the kind of the hello in `wire`, and its fields: it encodes to the bytes of `expected`. */
+/* Check that `wire` decodes to a hello with the fields of `expected`, and to the right kind. */
 static void assert_hello(const uint8_t *wire, size_t size, const struct hello *expected)
 {
 	uint8_t expected_wire[HELLO_SIZE], found_wire[HELLO_SIZE];
