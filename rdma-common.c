@@ -94,94 +94,6 @@
  * at most once in a session (ibv_dereg_mr, rdma_disconnect), or once per --interval (counters).
  */
 
-/* ---- Work requests ---- */
-
-/* The kind of a work request, in the upper bits of its wr_id. The lower bits are its detail. */
-enum wr_kind {
-	WR_RECEIVE,   /* detail: the receive slot */
-	WR_MESSAGE,   /* detail: the message type */
-	WR_OPERATION, /* detail: the number of the request (transfer_next()) */
-	WR_PROBE,     /* detail: 0 */
-};
-
-#define WR_KIND_SHIFT 56
-
-static uint64_t make_wr_id(enum wr_kind kind, uint64_t detail)
-{
-	return (uint64_t)kind << WR_KIND_SHIFT | detail;
-}
-
-static enum wr_kind wr_kind(uint64_t wr_id)
-{
-	return (enum wr_kind)(wr_id >> WR_KIND_SHIFT);
-}
-
-static uint64_t wr_detail(uint64_t wr_id)
-{
-	return wr_id & (((uint64_t)1 << WR_KIND_SHIFT) - 1);
-}
-
-/* Return a name of the work request, for causes and traces. The string is static. */
-static const char *wr_name(uint64_t wr_id, enum operation operation)
-{
-	switch (wr_kind(wr_id)) {
-	case WR_RECEIVE:
-		return "receive";
-	case WR_OPERATION:
-		return operation == OPERATION_WRITE ? "RDMA WRITE" : "RDMA READ";
-	case WR_PROBE:
-		return "probe";
-	default:
-		return message_name((enum message_type)wr_detail(wr_id));
-	}
-}
-
-/* Return true if a failed completion only shows that the connection has broken. */
-static bool connection_has_broken(const struct ibv_wc *completion, bool iwarp)
-{
-	return completion->status == IBV_WC_WR_FLUSH_ERR ||
-	       /* a killed program loses its receive buffers before its queue pair */
-	       completion->status == IBV_WC_REM_OP_ERR ||
-	       /* soft-iWARP reports a broken TCP connection in this way */
-	       (iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
-		wr_kind(completion->wr_id) != WR_RECEIVE);
-}
-
-/*
- * Return the status for a failed completion that connection_has_broken() does not explain
- * (ibv_poll_cq(3)).
- */
-static enum status completion_status(const struct ibv_wc *completion)
-{
-	switch (completion->status) {
-	case IBV_WC_REM_ACCESS_ERR:
-	case IBV_WC_REM_INV_REQ_ERR:
-		return STATUS_REFUSED;
-	case IBV_WC_RETRY_EXC_ERR:
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-	case IBV_WC_RESP_TIMEOUT_ERR:
-	case IBV_WC_REM_ABORT_ERR:
-		return STATUS_PEER_LOST;
-	case IBV_WC_LOC_LEN_ERR:   /* a message that is too long */
-	case IBV_WC_LOC_QP_OP_ERR: /* Soft-RoCE: a message that is too long */
-		return wr_kind(completion->wr_id) == WR_RECEIVE ? STATUS_CONTENTS_WRONG
-								: STATUS_LOCAL_FAILURE;
-	default:
-		return STATUS_LOCAL_FAILURE;
-	}
-}
-
-static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uint64_t size)
-{
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)region->memory + offset,
-		.length = (uint32_t)size,
-		.lkey = region->mr->lkey,
-	};
-
-	return sge;
-}
-
 static int64_t earlier(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
@@ -249,12 +161,6 @@ static int post_send(struct connection *connection, struct ibv_send_wr *request)
 	return error;
 }
 
-/* Return IBV_SEND_INLINE if `size` bytes fit into a work request; otherwise 0. */
-static unsigned int inline_flag(const struct connection *connection, uint64_t size)
-{
-	return size <= connection->limits.inline_size ? IBV_SEND_INLINE : 0;
-}
-
 /*
  * Post a message. Return 0 or an errno value. Each type has its own slot and one message in flight,
  * so the message in a slot is not overwritten before it is sent.
@@ -268,7 +174,8 @@ static int post_message(struct connection *connection, const struct message *mes
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
-		.send_flags = IBV_SEND_SIGNALED | inline_flag(connection, MESSAGE_SIZE),
+		.send_flags = IBV_SEND_SIGNALED |
+			      inline_flag(MESSAGE_SIZE, connection->limits.inline_size),
 	};
 
 	encode_message(message, connection->control.memory + offset);
@@ -295,59 +202,20 @@ static int send_mr(struct connection *connection)
 }
 
 /*
- * Allocate the list of work requests, and set the fields that stay constant during the operation.
- * On failure end the session. A client that never sends MSG_MR does not cause this allocation.
+ * Allocate the list of work requests; on failure end the session. A client that never sends MSG_MR
+ * does not cause this allocation.
  */
 static void prepare_batch(struct connection *connection)
 {
-	bool writes = connection->protocol.operation == OPERATION_WRITE;
-	const struct region *region =
-		writes ? &connection->outgoing_ring : &connection->incoming_ring;
-	struct batch *batch = calloc(1, sizeof(*batch));
+	enum operation operation = connection->protocol.operation;
 
-	connection->batch = batch;
-	if (!batch) {
+	connection->batch = batch_create(operation,
+					 operation == OPERATION_WRITE ? &connection->outgoing_ring
+								      : &connection->incoming_ring,
+					 &connection->peer_region);
+	if (!connection->batch)
 		connection_fail(connection, STATUS_LOCAL_FAILURE,
 				"cannot allocate memory for work requests: %s", strerror(errno));
-		return;
-	}
-	batch->local = (uintptr_t)region->memory;
-	batch->remote = connection->peer_region.value;
-	for (unsigned int i = 0; i < BATCH; i++) {
-		batch->sges[i] = make_sge(region, 0, 0);
-		batch->requests[i] = (struct ibv_send_wr){
-			.next = i + 1 < BATCH ? &batch->requests[i + 1] : NULL,
-			.sg_list = &batch->sges[i],
-			.num_sge = 1,
-			.opcode = writes ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-			.wr.rdma.rkey = connection->peer_region.rkey,
-		};
-	}
-}
-
-/* Fill in the work requests of `run`, from `requests` on. */
-static void make_requests(const struct connection *connection, struct ibv_send_wr *requests,
-			  const struct transfer_run *run)
-{
-	uint64_t id = make_wr_id(WR_OPERATION, run->number);
-	uint64_t local = connection->batch->local + run->local;
-	uint64_t remote = connection->batch->remote + run->remote;
-	uint64_t size = run->size, stride = run->stride;
-	unsigned int flags =
-		requests->opcode == IBV_WR_RDMA_WRITE ? inline_flag(connection, size) : 0;
-	struct ibv_send_wr *request = requests, *end = requests + run->count;
-
-	for (; request < end; request++) {
-		request->wr_id = id++;
-		request->sg_list->addr = local;
-		request->sg_list->length = (uint32_t)size;
-		request->wr.rdma.remote_addr = remote;
-		request->send_flags = flags;
-		local += stride;
-		remote += stride;
-	}
-	if (run->signaled)
-		end[-1].send_flags |= IBV_SEND_SIGNALED;
 }
 
 /*
@@ -356,7 +224,6 @@ static void make_requests(const struct connection *connection, struct ibv_send_w
  */
 static unsigned int make_batch(struct connection *connection, bool *more)
 {
-	struct ibv_send_wr *requests = connection->batch->requests;
 	struct figures *figures = &connection->figures;
 	struct transfer_run run;
 	unsigned int count = 0;
@@ -365,7 +232,7 @@ static unsigned int make_batch(struct connection *connection, bool *more)
 		*more = transfer_next(&connection->transfer, BATCH - count, &run);
 		if (!*more)
 			break;
-		make_requests(connection, requests + count, &run);
+		batch_fill(connection->batch, count, &run, connection->limits.inline_size);
 		count += run.count;
 		if (run.size > figures->request_bytes)
 			figures->request_bytes = run.size;

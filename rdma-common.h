@@ -40,6 +40,7 @@
 #include "rdma-common/process.h"
 #include "rdma-common/protocol.h"
 #include "rdma-common/region.h"
+#include "rdma-common/request.h"
 #include "rdma-common/status.h"
 #include "rdma-common/transfer.h"
 #include "rdma-common/wire.h"
@@ -121,16 +122,6 @@ enum cause_rank {
 	CAUSE_WITHDRAWN,      /* a setup call failed because the peer had withdrawn */
 	CAUSE_RATE,           /* --min-rate was not reached, or could not be applied */
 	CAUSE_DEVICE_REMOVED, /* the peer was lost because the local device was removed */
-};
-
-/* Maximum number of the operation's work requests in one call of ibv_post_send(3). */
-#define BATCH 32
-
-/* A linked list of work requests. post_batch() posts one or more of them, from the first on. */
-struct batch {
-	uint64_t local, remote; /* start addresses of this side's region and of the peer's region */
-	struct ibv_send_wr requests[BATCH];
-	struct ibv_sge sges[BATCH];
 };
 
 struct connection {
