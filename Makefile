@@ -71,7 +71,7 @@ define FISH_COMPLETION
 endef
 
 # Build first only if the folder belongs to this user: the owner's next 'make' could not replace files of root. In
-# another user's folder git refuses to work, so -o keeps make from calling git. The shells read the options from --help.
+# another user's folder git refuses to work, so -o keeps make from calling git. --help has the options for completion.
 install: export FISH = $(FISH_COMPLETION)
 install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \

@@ -271,7 +271,7 @@ with_addresses() {
 	done
 	host=a check 0 192.0.2.2
 	says "reach       listening on this host: rdma-server \(process $process, stopped\) on port $port of every address.*"
-	says "  -> continue it: 'kill -CONT $process'"
+	says "  -> continue the stopped process: 'kill -CONT $process'"
 	lab run a kill -CONT "$process"
 }
 
@@ -518,7 +518,7 @@ without_router() {
 }
 
 # bats test_tags=roce,slow
-@test "C9: the server's host has two interfaces in the subnet, and the other one takes the packets" {
+@test "C9: the server's host has two interfaces in the subnet, and the one without an RDMA device takes the packets" {
 	local name
 	repair=restore_hosts
 	modules a macvlan

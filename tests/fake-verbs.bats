@@ -1507,7 +1507,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # The kernel does not deliver a signal to process 1 if its action is the default one (pid_namespaces(7)). The rows
 # first run in an ordinary process: the statuses must be the same.
-@test "a signal ends process 1 of a container, too, with exit status 128 plus its number" {
+@test "a signal ends process 1 of a container, too, with exit status 128 plus the signal's number" {
 	local launcher=() rows
 	rows=$(cat <<-END
 		both	143	sent-MR+signal	interrupted

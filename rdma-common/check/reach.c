@@ -130,7 +130,7 @@ static const struct rule listening[] = {
 	{ "", "requests_received=*", "; connect requests received: {requests_received}", { 0 }, "" },
 	{ "", "requests_answered!={requests_received}", ", answered: {requests_answered}", { 0 }, "" },
 	{ "", "same_subnet=*", "; {source} is in the subnet of {same_subnet}, too, so ARP may name either interface", { 0 }, "" },
-	{ "", "stopped=*", "", { 0 }, "continue it: 'kill -CONT {stopped}'" },
+	{ "", "stopped=*", "", { 0 }, "continue the stopped process: 'kill -CONT {stopped}'" },
 };
 /* clang-format on */
 

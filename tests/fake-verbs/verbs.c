@@ -733,9 +733,9 @@ void break_qp(struct fake_qp *qp)
 }
 
 /*
- * Let WRITEs arrive in order, as late as allowed: up to `last` when it completes, or all (NULL)
- * before a SEND or a request with inline data. Over iWARP the completion of a WRITE does not mean
- * that its bytes have arrived: only the arrival of a later SEND does.
+ * Let the executed WRITEs up to `last` (NULL: all) arrive in order. They arrive as late as allowed:
+ * when `last` completes (over iWARP a completion does not mean that), or when a SEND or an inline
+ * request is executed.
  */
 static void land(struct fake_qp *qp, const struct work *last)
 {

@@ -527,9 +527,9 @@ static void post_operation(struct session *session)
 }
 
 /*
- * Return true if the other side disconnected after it had received everything; the last completions
- * may be missing then. A client disconnects after the verdict. If two tutorial programs WRITE, the
- * faster one, perhaps the other side, disconnects first.
+ * Return true if the other side disconnected after its last message had arrived here: it then has
+ * everything, and only completions of this side may be missing. With --hello only a client
+ * disconnects first. If two tutorial programs WRITE, either may disconnect first.
  */
 static bool has_all(const struct session *session)
 {
