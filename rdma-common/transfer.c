@@ -15,10 +15,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/*
- * Return the sum of a position and a length; LENGTH_UNKNOWN if it overflows. Either may come from
- * the peer.
- */
+/* Return the sum, or LENGTH_UNKNOWN if it overflows: either number may come from the peer. */
 static uint64_t add_saturating(uint64_t a, uint64_t b)
 {
 	uint64_t sum;
@@ -28,10 +25,7 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 
 /* ---- Streams ---- */
 
-/*
- * Return the number of bytes of all passes: 0 without a stream (it counts as ended), LENGTH_UNKNOWN
- * if the length or the number of passes is unknown.
- */
+/* Return the length of all passes, or LENGTH_UNKNOWN; 0 without a stream, which counts as ended. */
 static uint64_t all_passes(const struct stream_plan *plan)
 {
 	uint64_t product;
@@ -80,9 +74,9 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 }
 
 /*
- * Set size, depth, interval and `grows` of the requests, from the announced ring and the bytes in
- * flight. If the stream does not fit into that ring, a request is no longer than the progress that
- * triggers a MSG_WINDOW (at least a page), so that both sides always have work.
+ * Set size, depth, interval and `grows` of the requests. If the stream does not fit into the
+ * announced ring, a request is no longer than the progress that triggers a MSG_WINDOW (at least a
+ * page), so that both sides always have work.
  */
 static void size_requests(struct transfer *transfer)
 {
@@ -108,10 +102,7 @@ static void size_requests(struct transfer *transfer)
 			   (operation->size < longest || operation->depth < plan->depth);
 }
 
-/*
- * End the measured round if all of it has completed, and begin the next one. Double the bytes in
- * flight if the round took at most TRANSFER_MILLISECONDS.
- */
+/* End the measured round if all of it has completed, and begin the next one. */
 static void end_round(struct transfer *transfer, int64_t now)
 {
 	struct transfer_operation *operation = &transfer->operation;
@@ -137,9 +128,7 @@ static uint64_t produced_end(const struct transfer *transfer, const struct trans
 	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
 }
 
-/*
- * Return the number of bytes that the source will fill; only one pass if `repeats` and `fits_ring`.
- */
+/* Return the final value of `filled`: only one pass if `repeats` and `fits_ring`. */
 static uint64_t source_end(const struct transfer *transfer)
 {
 	const struct transfer_stream *stream = &transfer->source.stream;
@@ -187,9 +176,8 @@ static bool is_end_to_mark(const struct transfer *transfer)
 }
 
 /*
- * Return the position up to which the sink has consumed. WRITE: bytes that stay in the ring count
- * as consumed when they arrive: the source never overwrites them, but may need the report to refill
- * its own ring.
+ * Return the sink's `consumed`. WRITE: bytes that stay in the ring count as consumed when they
+ * arrive: the source never overwrites them, but may need the report to refill its own ring.
  */
 static uint64_t consumed(const struct transfer *transfer)
 {
@@ -213,13 +201,11 @@ static bool source_moved(const struct transfer *transfer, uint64_t bytes)
 	return produced(transfer) - transfer->source.advertised_produced >= bytes;
 }
 
-/* Return true if there is progress that the peer does not know. */
 static bool has_unreported_progress(const struct transfer *transfer)
 {
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
 
-/* Discard the cached time of MSG_WINDOW: each message of either side may change it. */
 static void forget_window_time(struct transfer *transfer)
 {
 	transfer->window_time = INT64_MIN;
@@ -234,9 +220,8 @@ static void forget_reported(struct transfer *transfer)
 }
 
 /*
- * Return true if the peer may wait for an answer before it refills its own ring, which may be
- * shorter than the announced one: it has reported bytes, and all of them are consumed, but not yet
- * reported.
+ * Return true if the peer may wait for an answer before it refills its ring (completes_early): all
+ * bytes that it has reported are consumed, and it does not know that yet.
  */
 static bool may_wait_for_answer(const struct transfer *transfer)
 {
@@ -400,10 +385,7 @@ static bool has_credit(const struct transfer *transfer)
 	return unconfirmed + reserve < transfer->plan.credits;
 }
 
-/*
- * Return true if the age of progress alone decides when it is reported, so that further progress on
- * this side does not change that time.
- */
+/* Return true if the age of progress alone decides when it is reported. */
 static bool reports_by_clock(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
@@ -560,7 +542,6 @@ bool transfer_source_done(const struct transfer *transfer)
 	return transfer_source_ended(transfer) && is_marked(&transfer->source);
 }
 
-/* Record as reported the positions that the peer learns from MSG_DONE. */
 uint64_t transfer_done(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
@@ -640,10 +621,7 @@ static uint64_t read_limit(const struct transfer *transfer)
 	bool all = stream->repeats && sink->produced == stream->plan.length;
 	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
-	/*
-	 * passes after the first are not copied: if they do not fit into the ring, they overwrite
-	 * each other
-	 */
+	/* passes after the first are not copied; in a shorter ring they overwrite each other */
 	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;
 	return smaller(remote, add_saturating(sink->copied, stream->plan.ring));
@@ -668,7 +646,7 @@ static bool is_steady(const struct transfer *transfer)
 	       operation_limit(transfer) == LENGTH_UNKNOWN;
 }
 
-/* Return the number of bytes that may be posted now, as both rings and the stream allow. */
+/* Return the number of bytes that may be posted now. */
 static uint64_t operable_bytes(const struct transfer *transfer)
 {
 	uint64_t posted = transfer->operation.posted;
@@ -679,10 +657,7 @@ static uint64_t operable_bytes(const struct transfer *transfer)
 	return limit > posted ? limit - posted : 0;
 }
 
-/*
- * Return the number of bytes from `posted` to the nearest end of a ring or a pass, which no request
- * crosses.
- */
+/* Return the distance in bytes to the nearest end of a ring or a pass, which no request crosses. */
 static uint64_t to_the_end(const struct transfer_operation *operation,
 			   const struct transfer_stream *stream)
 {
@@ -695,10 +670,7 @@ static uint64_t to_the_end(const struct transfer_operation *operation,
 	return smaller(straight, plan->length - operation->posted % plan->length);
 }
 
-/*
- * Plan a run of up to `most` requests in the next `bytes`. Return the number of its requests, for
- * run->count.
- */
+/* Plan a run of up to `most` requests in the next `bytes`. Return their number, for run->count. */
 static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64_t most,
 			 struct transfer_run *run)
 {
@@ -723,10 +695,7 @@ static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64
 	return most * size <= bytes ? most : bytes / size; /* avoid a slow division */
 }
 
-/*
- * Return `offset` advanced by `size` bytes, or 0 at the end of `span`, which the bytes must not
- * cross. This is cheaper than a division.
- */
+/* Return `offset` + `size`, which is at most `span`; 0 at the end. A division would be slower. */
 static uint64_t advance_offset(uint64_t offset, uint64_t size, uint64_t span)
 {
 	return offset + size == span ? 0 : offset + size;
@@ -753,8 +722,8 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run,
 }
 
 /*
- * Selective signaling: ask for one completion per depth/4 requests, and always for that of the last
- * request that bytes and depth allow now, because the next requests or the end of the session may
+ * Selective signaling: ask for one completion per depth/4 requests, and always with the last
+ * request that bytes and depth allow now, because later requests or the end of the session may
  * depend on it.
  */
 bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
@@ -824,7 +793,6 @@ void transfer_stop(struct transfer *transfer)
 
 /* ---- Filling and emptying the rings ---- */
 
-/* Return the position up to which the source may fill its ring. */
 static uint64_t fill_limit(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -833,18 +801,13 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	uint64_t freed = by_completion ? transfer->operation.completed : source->consumed;
 	uint64_t limit = smaller(add_saturating(freed, stream->plan.ring), source_end(transfer));
 
-	/*
-	 * it is not known yet whether the stream repeats; the first pass is the same in both cases
-	 */
+	/* it is not yet known if the stream repeats; the first pass is the same in both cases */
 	if (stream->announced == 0)
 		return smaller(limit, stream->plan.length);
 	return limit;
 }
 
-/*
- * Make the piece from `position` to `limit`, or to the end of the ring. Return false if it is
- * empty.
- */
+/* Make the piece from `position` to `limit` or the end of the ring. Return false if it is empty. */
 static bool make_piece(uint64_t position, uint64_t limit, uint64_t ring, struct piece *piece)
 {
 	if (position >= limit)

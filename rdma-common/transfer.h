@@ -6,11 +6,10 @@
  *
  * Threads: the connection's thread; the main thread before and after that thread runs.
  *
- * A direction is a stream of bytes from a source to a sink. A position is a number of bytes from
- * the beginning of the stream; byte x is at offset x modulo the ring's length, in the rings of both
- * sides (but see local_span). The announced ring is the region of MSG_MR: the sink's for WRITE, the
- * source's for READ.
- * The operating side moves the stream between its own ring and the announced one.
+ * A direction is a stream of bytes from a source to a sink. A position counts bytes from the
+ * beginning of the stream; byte x is at offset x modulo the ring's length in both rings (but see
+ * local_span). The announced ring is the region of MSG_MR. The operating side moves the stream
+ * between its own ring and the announced one.
  *
  *   WRITE  source -fill-> own ring -RDMA WRITE-> announced ring -copy-> sink
  *   READ   source -fill-> announced ring -RDMA READ-> own ring -copy-> sink
@@ -23,9 +22,9 @@
  *   stored    by the sink; digested and, with --output, written (and synced before a good verdict)
  *
  * A stream "repeats" if it may have several passes, a whole pass fits into the announced ring, and
- * not each pass is verified: every pass then sends the same bytes, as perftest does. The position
- * of the operating side (WRITE: produced, READ: consumed) counts the bytes of all passes, only to
- * show progress; the byte count in MSG_DONE covers one pass.
+ * not each pass is verified: every pass then sends the same bytes, as perftest does. The operating
+ * side's position (WRITE: produced, READ: consumed) then counts all passes, only to show progress;
+ * MSG_DONE counts one.
  *
  * Times are milliseconds of any monotonic clock.
  */
@@ -40,18 +39,18 @@
 /* A time that never comes. */
 #define TRANSFER_NEVER INT64_MAX
 
-/* The values that the programs use; tests use smaller ones. */
-#define TRANSFER_CREDITS      32 /* maximum number of unconfirmed MSG_WINDOWs */
-#define TRANSFER_ANSWER       16 /* number of unconfirmed MSG_WINDOWs that requires an answer */
-#define TRANSFER_SHARE        4  /* progress of 1/4 of the ring is reported at once */
-#define TRANSFER_REQUEST_SIZE ((uint64_t)1 << 20) /* maximum bytes of a work request */
-#define TRANSFER_MILLISECONDS 250                 /* age, in ms, at which progress is reported */
+/* The values that the programs use (struct transfer_plan); tests use smaller ones. */
+#define TRANSFER_CREDITS      32
+#define TRANSFER_ANSWER       16
+#define TRANSFER_SHARE        4
+#define TRANSFER_REQUEST_SIZE ((uint64_t)1 << 20)
+#define TRANSFER_MILLISECONDS 250 /* age, in ms, at which progress is reported */
 
 /*
- * Bytes of requests in flight: the initial number, and the maximum. The number doubles each time
- * that all of them complete within TRANSFER_MILLISECONDS. A wire of 2 Mbit/s keeps the initial
- * number: a request posted after these bytes still arrives after about a second, so no adapter
- * retransmits packets that are only slow.
+ * Initial and maximum bytes of requests in flight. The number doubles each time all of them
+ * complete within TRANSFER_MILLISECONDS. A wire of 2 Mbit/s keeps the initial number: a request
+ * posted after these bytes arrives after about a second, so no adapter retransmits packets that are
+ * only slow.
  */
 #define TRANSFER_IN_FLIGHT     ((uint64_t)256 << 10)
 #define TRANSFER_MAX_IN_FLIGHT ((uint64_t)8 << 20)
@@ -73,9 +72,9 @@ struct transfer_plan {
 	/*
 	 * A completed WRITE does not mean that the adapter has read the memory (iWARP, if the
 	 * provider sends without copying), so the source overwrites only bytes that the sink has
-	 * consumed. If its own ring is shorter than the announced ring, the source reports
-	 * `produced` after each 1/share of its own ring, and the peer answers as soon as it has
-	 * consumed these bytes.
+	 * consumed. If its ring is shorter than the announced one, the source reports `produced`
+	 * after each 1/share of its ring, and the peer answers as soon as it has consumed these
+	 * bytes.
 	 */
 	bool completes_early;
 	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
@@ -98,8 +97,7 @@ struct transfer_stream {
 	uint64_t quarter;                 /* progress in bytes that is reported at once */
 	uint64_t local_span, remote_span; /* the offset of a byte, in this side's ring and in the
 					     peer's, is its position modulo these */
-	bool fits_ring; /* this side's ring holds the whole stream, or one pass of a stream that
-			   repeats */
+	bool fits_ring; /* this side's ring holds the whole stream, or one pass if it repeats */
 	bool repeats;   /* every pass sends the same bytes, without flow control */
 	bool fits_peer_ring; /* the stream fits into the announced ring, and no side waits for
 				reports: only the age of progress decides when it is reported */
@@ -158,10 +156,7 @@ struct transfer_credits {
 	uint64_t received, advertised; /* the peer's MSG_WINDOWs: received, and confirmed to it */
 };
 
-/*
- * Return the length, in bytes, of all passes if each is verified, else of one pass; LENGTH_UNKNOWN:
- * unknown.
- */
+/* Return the length in bytes of all passes if each is verified, else of one; or LENGTH_UNKNOWN. */
 uint64_t transfer_stream_length(const struct stream_plan *plan);
 
 /* One side of a session. The caller may read it; only this module changes it. */
@@ -171,9 +166,8 @@ struct transfer {
 	struct transfer_sink sink;
 	struct transfer_operation operation;
 	struct transfer_credits credits;
-	uint64_t moves; /* number of MSG_WINDOWs from the peer that reported progress or an end */
-	int64_t unreported_since; /* time of the first progress that was not reported to the peer;
-				     TRANSFER_NEVER: none */
+	uint64_t moves; /* number of the peer's MSG_WINDOWs that reported progress or an end */
+	int64_t unreported_since; /* time of the first unreported progress; TRANSFER_NEVER: none */
 	/*
 	 * Cached result of transfer_window_time(); INT64_MIN: none. It is valid until that time or
 	 * the next message of either side, and exists only if the age of progress alone decides it.
@@ -188,16 +182,13 @@ struct piece {
 	uint64_t size;     /* bytes */
 };
 
-/*
- * Work requests of equal size, one after another in both rings or, with stride 0, at the same
- * place.
- */
+/* Work requests of equal size. */
 struct transfer_run {
 	uint64_t number; /* number of the first request (transfer_completed()) */
 	uint64_t local;  /* offset of the first request in this side's ring */
 	uint64_t remote; /* offset of the first request in the announced ring */
 	uint64_t size;   /* bytes of each request */
-	uint64_t stride; /* distance between successive requests; 0: all transfer the same bytes */
+	uint64_t stride; /* distance between requests in both rings; 0: all move the same bytes */
 	unsigned int count;
 	bool signaled; /* the last request asks for a completion, which covers all before it */
 	bool more;     /* another run may be posted now */
@@ -225,8 +216,8 @@ int64_t transfer_find_window_time(struct transfer *transfer, int64_t now);
 
 /*
  * Return when a MSG_WINDOW is due if nothing else happens: `now` or earlier means at once;
- * TRANSFER_NEVER: there is nothing to report, or no credit. Call this after transfer_next() and
- * every other call that records progress: the age of progress counts from the first such call.
+ * TRANSFER_NEVER: nothing to report, or no credit. Call this after transfer_next() and every other
+ * call that records progress: its age counts from the first such call.
  */
 static inline int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 {
@@ -247,9 +238,8 @@ struct window transfer_window(struct transfer *transfer);
 const char *transfer_accept(struct transfer *transfer, const struct window *window);
 
 /*
- * Return true if MSG_DONE follows the operation at once, without a wait for its completion. A SEND
- * never overtakes a WRITE. It may overtake a READ, and the peer would free memory that is being
- * read, so MSG_DONE waits for the READ to complete.
+ * Return true if MSG_DONE follows the operation without a wait for its completion. A SEND never
+ * overtakes a WRITE. It may overtake a READ, and the peer would free memory that is being read.
  *
  * IBV_SEND_FENCE would make the adapter wait, but neither software adapter of Linux 6.1 supports it
  * reliably: over Soft-RoCE a fenced SEND is sometimes never sent, and soft-iWARP answers no READ of
@@ -279,15 +269,11 @@ static inline bool transfer_operated(const struct transfer *transfer)
 	return position == operated_stream(transfer)->length;
 }
 
-/*
- * Return true if the source is at its end, and the peer needs no report of that end: it was agreed
- * or reported before, or the stream repeats.
- */
+/* Return true if the source is at its end, and the peer needs no report of that end. */
 bool transfer_source_done(const struct transfer *transfer);
 
 /*
- * Return true if MSG_DONE is due while operation_runs(): this side's operation
- * (transfer_operated()) and its source (transfer_source_done()) have ended.
+ * Return true if MSG_DONE is due while operation_runs(): the operation and the source have ended.
  */
 static inline bool transfer_done_due(const struct transfer *transfer)
 {
@@ -329,8 +315,8 @@ static inline void transfer_note_signal(struct transfer_operation *operation)
 }
 
 /*
- * Repeat the last run with new numbers if transfer_plan_next() would plan the same: the operation
- * is steady, and exactly as many requests as that run had may be posted. Return false otherwise.
+ * Repeat the last run with new numbers if transfer_plan_next() would plan the same. Return false
+ * otherwise.
  */
 static inline bool transfer_repeat(struct transfer *transfer, unsigned int most,
 				   struct transfer_run *run)
@@ -363,10 +349,9 @@ static inline bool transfer_repeat(struct transfer *transfer, unsigned int most,
 bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
 /*
- * Store in `run` the next work requests that may be posted now, at most `most`, and count them as
- * posted. Return false if there are none. Repeat the call until it returns false or `run->more` is
- * false: only the last request of all is certain to ask for the completion that continues the
- * operation.
+ * Store the next work requests in `run`, at most `most`, and count them as posted. Return false if
+ * none may be posted now. Repeat the call until it returns false or `run->more` is false: only the
+ * last request of all is certain to ask for the completion that continues the operation.
  */
 static inline bool transfer_next(struct transfer *transfer, unsigned int most,
 				 struct transfer_run *run)
@@ -374,10 +359,7 @@ static inline bool transfer_next(struct transfer *transfer, unsigned int most,
 	return transfer_repeat(transfer, most, run) || transfer_plan_next(transfer, most, run);
 }
 
-/*
- * Record that ibv_post_send(3) rejected request `number` and all after it: they are not
- * outstanding. Nothing more may be posted.
- */
+/* Record that ibv_post_send(3) rejected request `number` and all after it. Post nothing more. */
 void transfer_rejected(struct transfer *transfer, uint64_t number);
 
 /*
@@ -388,12 +370,12 @@ void transfer_rejected(struct transfer *transfer, uint64_t number);
 bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
 /*
- * End a timed operation on a stream that repeats, because its time is over: after the pass that has
- * begun, or, between two passes, after one more. No effect on other operations.
+ * End a timed operation on a stream that repeats: after the current pass or, between two passes,
+ * after one more. No effect on other operations.
  */
 void transfer_stop(struct transfer *transfer);
 
-/* Return the length, in bytes, of one pass of the operation; LENGTH_UNKNOWN: unknown. */
+/* Return the length in bytes of one pass of the operation, or LENGTH_UNKNOWN. */
 static inline uint64_t transfer_pass(const struct transfer *transfer)
 {
 	return operated_stream(transfer)->plan.length;
@@ -429,8 +411,8 @@ bool transfer_verified_in_place(const struct transfer *transfer);
 bool transfer_copy(const struct transfer *transfer, struct piece *piece);
 
 /*
- * Record that the first `size` bytes of the piece from transfer_copy() are copied: the ring may be
- * overwritten there.
+ * Record that the first `size` bytes of the piece from transfer_copy() are copied and may be
+ * overwritten.
  */
 void transfer_copied(struct transfer *transfer, uint64_t size);
 
@@ -445,7 +427,7 @@ uint64_t transfer_sink_end(const struct transfer *transfer);
 
 /* ---- Deadlines ---- */
 
-/* The party that the transfer waits for. The parties that are listed after it owe nothing. */
+/* The party that the transfer waits for. */
 enum debtor {
 	DEBTOR_NONE, /* this side can or must continue */
 	DEBTOR_WIRE, /* the wire owes completions */
