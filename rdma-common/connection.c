@@ -15,15 +15,14 @@
 #include "output.h"
 
 /*
- * Time for stuck helpers to remove incomplete outputs when the program ends. A helper that a disk
- * or a pipe blocks for longer ends with the process.
+ * Time for stuck helpers to remove incomplete outputs when the program ends. A helper that is
+ * blocked for longer ends with the process.
  */
 #define HELPER_MILLISECONDS 3000
 /*
  * Time limits of the check, before a session, that --output can store the payload. A server has
  * other clients, whose requests over soft-iWARP expire after five seconds. A client may wait
- * longer, for a file system that is mounted on first use; but it handles no signal while it
- * waits, and the peer waits, too.
+ * longer, for a file system that is mounted on first use, but it handles no signal while it waits.
  */
 #define SERVER_ANSWER_MILLISECONDS 2000
 #define CLIENT_ANSWER_MILLISECONDS 5000
@@ -142,10 +141,6 @@ enum status connection_set_tos(struct connection *connection)
 
 /* ---- Preparing ---- */
 
-/*
- * Create the descriptor that wakes the thread, and the completion channel; watch the device's
- * events.
- */
 static enum status create_channels(struct connection *connection, struct failure *failure)
 {
 	struct ibv_context *verbs = connection->id->verbs;
@@ -252,10 +247,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 /* ---- Negotiating ---- */
 
-/*
- * Allocate the counts of latencies if they are reported and the depth is 1; at a higher depth they
- * would mean nothing.
- */
+/* Allocate the latency counts if they are reported. At a depth above 1 they would mean nothing. */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->options;
@@ -319,10 +311,7 @@ static bool stores(const struct connection *connection)
 	       agreement->wanted_length == 0;
 }
 
-/*
- * Start the helper that checks --output, if needed and not started yet, so that no file system
- * blocks this thread for long.
- */
+/* Start the helper that checks --output, so that no file system blocks this thread for long. */
 static enum status start_checker(const struct connection *connection, struct failure *failure)
 {
 	struct engine *engine = connection->engine;
@@ -449,7 +438,6 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	return status;
 }
 
-/* Return the flags of this side's hello; `sends`: this side sends a payload. */
 static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
 	const struct options *options = connection->options;
@@ -538,7 +526,6 @@ static void reject(struct connection *connection, enum refusal refusal)
 	connection->withdrawn = means_withdrawn(connection->setup_error, connection->limits.iwarp);
 }
 
-/* Record `error` of a failed setup call, and reject the waiting peer. */
 static void setup_failed(struct connection *connection, int error)
 {
 	connection->setup_error = error;
@@ -620,9 +607,7 @@ static void notify_device_event(struct engine *engine, const struct device_event
 	print_trace(&engine->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
 	if (!connection)
 		return;
-	/*
-	 * over iWARP every event means a broken connection; otherwise only the first event counts
-	 */
+	/* over iWARP every event means a broken connection; else only the first event counts */
 	if (connection->device_event.device && !connection->limits.iwarp)
 		return;
 	if (!connection->device_event.device)
@@ -633,9 +618,9 @@ static void notify_device_event(struct engine *engine, const struct device_event
 /* ---- The end of a session ---- */
 
 /*
- * Return `status`, corrected by facts that became known later, and record their cause: a failed
- * setup call is a lost peer if the peer had withdrawn, and a lost peer is a local failure if the
- * local device was removed.
+ * Return `status`, corrected by later facts, and record the cause: a failed setup call is a lost
+ * peer if the peer had withdrawn, and a lost peer is a local failure if the local device was
+ * removed.
  */
 static enum status explain_loss(struct connection *connection, enum status status)
 {
@@ -649,10 +634,7 @@ static enum status explain_loss(struct connection *connection, enum status statu
 	return STATUS_LOCAL_FAILURE;
 }
 
-/*
- * Return `status`; with --min-rate, record a cause and return STATUS_TOO_SLOW instead of success if
- * this side's operation was slower, or if this side performed none.
- */
+/* Return `status`, or record a cause and return STATUS_TOO_SLOW if a success misses --min-rate. */
 static enum status judge_rate(struct connection *connection, enum status status)
 {
 	double wanted = (double)connection->options->minimum_rate;
@@ -680,7 +662,7 @@ enum status connection_join(struct connection *connection)
 	if (connection->running)
 		pthread_join(connection->thread, NULL);
 	connection->running = false;
-	console_draw(connection->log.console, ""); /* remove the progress line, if one is shown */
+	console_draw(connection->log.console, ""); /* remove the progress line */
 	status = explain_loss(connection, connection->protocol.status);
 	status = judge_rate(connection, status);
 	record_cause(connection, CAUSE_STATUS, "%s", status_describe(status));

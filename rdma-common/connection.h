@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a connection in the main thread: create, prepare, negotiate or reject, notify, join;
- * and the engine that all connections of a program share.
+ * The life of a connection: create, prepare, negotiate or reject, notify, join; and the engine that
+ * all connections of a program share.
  *
  * Threads: the main thread. Unless a function says otherwise, the connection's thread must not run.
  */
@@ -14,39 +14,39 @@
 void engine_init(struct engine *engine, const struct options *options);
 
 /*
- * Load the outgoing payload; open the console, the event channel and the devices (process_open());
- * read the memory budget. On failure print and record a message.
+ * Load the outgoing payload, call process_open(), and read the memory budget. On failure print and
+ * record a message.
  */
 enum status engine_open(struct engine *engine);
 
 /*
- * Give stuck helpers HELPER_MILLISECONDS to end, wait until the output is written (at most
- * --timeout), and free everything. All connections and ids must be destroyed before. Return the
- * exit status of main(): `status` or, if that is STATUS_SUCCESS, the result of writing the output.
- * For STATUS_INTERRUPTED end the process by the signal instead.
+ * Give stuck helpers HELPER_MILLISECONDS to end, wait for the output (at most --timeout), and free
+ * everything. All connections and ids must be destroyed before. Return the exit status of main():
+ * `status` or, if that is STATUS_SUCCESS, the result of writing the output. For STATUS_INTERRUPTED
+ * end the process by the signal instead.
  */
 int engine_end(struct engine *engine, enum status status);
 
 /*
- * Wait as process_wait() does until `deadline`. Handle device events and the ends of abandoned
- * helpers, and return WAKEUP_OTHER for them; return all other wakeups. WAKEUP_ENDED stores the
- * connection whose thread has ended in `ended`: call connection_join() next.
+ * Wait as process_wait() does until `deadline`, but handle device events and the ends of abandoned
+ * helpers, and return WAKEUP_OTHER for them. WAKEUP_ENDED stores the connection whose thread has
+ * ended in `ended`: call connection_join() next.
  */
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
 			struct connection **ended);
 
 /*
- * Create a connection to `peer`. Take ownership of `id`, even on failure. Copy `options`, the
- * options of the session. If there are other connections, or --connections is above 1, the new
- * connection's output lines start with its number. If memory runs out, print and record a message,
- * reject a client's request, and return NULL.
+ * Create a connection to `peer`. Take ownership of `id`, even on failure. Copy the session's
+ * `options`. If there are other connections, or --connections is above 1, the new connection's
+ * output lines start with its number. If memory runs out, print and record a message, reject a
+ * client's request, and return NULL.
  */
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer);
 
 /*
- * Destroy the resources of the connection, in the one order that works. Print a warning for each
- * resource that remains. Free the connection, unless its completion queue remains.
+ * Destroy the connection's resources in the one order that works. Print a warning for each that
+ * remains. Free the connection, unless its completion queue remains.
  */
 void connection_destroy(struct connection *connection);
 
@@ -68,8 +68,7 @@ enum status connection_prepare(struct connection *connection, bool one_way);
  * Negotiate with the peer's hello and limits, from the connect request or its acceptance: check
  * --output (this may take seconds), register a ring for each payload, start the helper that reads,
  * and limit READs to the number that both sides support. Call this before any message is sent: in a
- * server before it accepts, in a client when connected. Failures have the same effects as in
- * connection_prepare().
+ * server before it accepts, in a client when connected. Failures: as in connection_prepare().
  */
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
 
@@ -82,19 +81,19 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 
 /*
  * Start the connection's thread after the negotiation, or to close a session that has failed. The
- * thread ends when the session is over. On failure record the cause.
+ * thread ends with the session. On failure record the cause.
  */
 enum status connection_start(struct connection *connection);
 
 /*
- * Reject the client's request, and send the client the reason. Record the reason as the cause,
- * unless the session has failed before. Call connection_join() next.
+ * Reject the client's request with the reason. Record the reason as the cause, unless the session
+ * has failed before. Call connection_join() next.
  */
 void connection_reject(struct connection *connection, enum refusal refusal);
 
 /*
- * Reject the client because rdma_accept(3) failed with `error`, and notify the connection's thread,
- * which is running.
+ * Reject the client because rdma_accept(3) failed with `error`, and notify the connection's running
+ * thread.
  */
 void connection_not_accepted(struct connection *connection, int error);
 
@@ -113,7 +112,7 @@ void connection_extend_deadline(struct connection *connection);
 /*
  * Join the thread of a session that engine_wait() has reported as ended, or complete a session that
  * never had a thread. Return connection->status. If other sessions were still running, repeat the
- * call after their end: if a device was removed by then, that explains a lost peer. Call
+ * call after their end: a device that was removed by then explains a lost peer. Call
  * report_session() or probe_take() next, then connection_destroy().
  */
 enum status connection_join(struct connection *connection);
