@@ -30,8 +30,8 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 
 /*
  * Return how many bytes of the piece to fill now: at most HELPER_BUFFER, so that no step takes
- * long. A piece of a payload that is longer than the ring does not cross the end of a pass, because
- * a repeating stream (transfer.h) needs the digest of one pass.
+ * long. If the payload is longer than the ring, stop at the end of a pass: a repeating stream
+ * (transfer.h) needs the digest of one pass.
  */
 static size_t piece_size(const struct outgoing *outgoing, const struct piece *piece)
 {
@@ -47,9 +47,7 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 	return (size_t)size;
 }
 
-/*
- * Add the first `size` bytes of the piece to the digest, and report them to `transfer` as filled.
- */
+/* Digest the first `size` bytes of the piece, and report them to `transfer` as filled. */
 static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -70,7 +68,7 @@ static void fail_to_read(const struct outgoing *outgoing, const char *reason,
 		    ellipsize(outgoing->payload->name).text, reason);
 }
 
-/* Handle the helper's result: bytes, the end or a failure. Return true if there is a result. */
+/* Handle the helper's result. Return true if there is one. */
 static bool take_read(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure)
 {
 	ssize_t count;

@@ -23,7 +23,7 @@ struct outgoing {
 	uint8_t *ring;
 	size_t ring_size;      /* bytes */
 	bool ending;           /* --duration is over: end after the current pass */
-	struct piece piece;    /* the piece that is being filled, perhaps by the helper */
+	struct piece piece;    /* the piece being filled, perhaps by the helper */
 	struct helper *helper; /* reads a file or a pipe; NULL: the source cannot block */
 	void *digest;          /* digest of all bytes filled so far */
 	uint64_t pass_digest;  /* digest for MSG_DONE: of all passes, or of one if passes repeat */
@@ -40,14 +40,11 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 /*
  * Fill a piece of the ring as far as `transfer` allows, and report it to `transfer`, or let the
  * helper read it. Return true if bytes were filled or the helper has returned a result. If the
- * payload cannot be read, set `failure`; do not call this function again then.
+ * payload cannot be read, set `failure`; do not call this again then.
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 
-/*
- * Release the helper. Return false if the helper had to be abandoned; it then owns the ring
- * (helper_release()).
- */
+/* Release the helper. Return false if it was abandoned and now owns the ring (helper_release()). */
 bool outgoing_release(struct outgoing *outgoing);
 
 /* Free the remaining memory. Main thread. */

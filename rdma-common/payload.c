@@ -23,16 +23,12 @@
 
 /* ---- Reading ---- */
 
-/*
- * Return true if a call with this result can be repeated: a signal interrupted it, or the pipe was
- * not ready.
- */
+/* Return true if the call can be repeated: a signal interrupted it, or the pipe was not ready. */
 static bool may_retry(ssize_t result)
 {
 	return result < 0 && (errno == EINTR || errno == EAGAIN);
 }
 
-/* Read bytes of the file from `position`. Return their number, 0 at the end, or -1 with errno. */
 static ssize_t read_file(const struct payload *payload, uint64_t position, uint8_t *memory,
 			 size_t size)
 {
@@ -44,10 +40,7 @@ static ssize_t read_file(const struct payload *payload, uint64_t position, uint8
 	return count;
 }
 
-/*
- * Wait for the pipe and read bytes. Return their number, 0 at the end, or -1 with errno: ECANCELED
- * if `*cancelled` is true.
- */
+/* Wait for the pipe and read bytes. Return as payload_read() does. */
 static ssize_t read_pipe(int descriptor, uint8_t *memory, size_t size, const atomic_bool *cancelled)
 {
 	struct pollfd readable = { .fd = descriptor, .events = POLLIN };
@@ -110,9 +103,7 @@ static enum status allocate_payload(struct payload *payload, struct failure *fai
 	return STATUS_SUCCESS;
 }
 
-/*
- * Load the text of --message or the default line; pad a shorter text with zeros to DEFAULT_PAYLOAD.
- */
+/* Load the text of --message or the default line, padded with zeros to at least DEFAULT_PAYLOAD. */
 static enum status load_text(struct payload *payload, const struct options *options,
 			     struct failure *failure)
 {
@@ -141,8 +132,8 @@ struct payload payload_pattern(uint64_t length)
 /* ---- Loading a file or a pipe ---- */
 
 /*
- * Return the size of the file from the first byte of the payload; 0 if no byte is left, or if the
- * file system does not know the size, as in /proc; -1 for a pipe, a device or an error.
+ * Return the length of the file from payload->start; 0 if no byte is left, or if the file system
+ * does not know the size, as in /proc; -1 for a pipe, a device or an error.
  */
 static off_t claimed_length(const struct payload *payload)
 {
@@ -154,10 +145,9 @@ static off_t claimed_length(const struct payload *payload)
 }
 
 /*
- * Load a file into memory, to its end or its claimed length, at most PAYLOAD_WHOLE + 1 bytes. Load
- * only the beginning of a pipe or a device, whose length stays unknown even if it ends early:
- * otherwise the length that the peer sees, and the possibility to send the payload again, would
- * depend on timing.
+ * Load a file into memory, at most PAYLOAD_WHOLE + 1 bytes. Load only the beginning of a pipe or a
+ * device, and keep its length unknown even if it ends early: otherwise the length that the peer
+ * sees, and the possibility to send the payload again, would depend on timing.
  */
 static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
 {
@@ -184,9 +174,9 @@ static enum status load_beginning(struct payload *payload, struct failure *failu
 }
 
 /*
- * Create a file without a name in the first folder that permits it; `*folder` is the last folder
- * that was tried. The file has a name for a moment in which no signal ends the program. (Not every
- * file system has O_TMPFILE, which would avoid that.) Return the descriptor, or -1 with errno.
+ * Create a file in the first folder that permits it, and remove its name; `*folder` is the last one
+ * tried. No signal ends the program in between. (Not every file system has O_TMPFILE.) Return the
+ * descriptor, or -1 with errno.
  */
 static int create_copy(const char **folder)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The outgoing payload: text, pattern, file or pipe. A small payload is in memory. The parts of a
- * larger one are read or generated when they are needed.
+ * The outgoing payload: text, pattern, file or pipe. Text, small files and the beginning of a pipe
+ * are in memory; the rest is read or generated when needed.
  *
  * Threads: owner and helper thread read; the main thread loads and frees.
  */
@@ -20,10 +20,9 @@
 /* Maximum bytes of a payload that is loaded into memory as a whole. */
 #define PAYLOAD_WHOLE ((size_t)8 << 20)
 
-/* Failure message for a file that has fewer bytes than when it was opened. */
 #define PAYLOAD_CUT_SHORT "it became shorter while it was sent; try again when it is complete"
 
-/* The outgoing payload, the same for every peer. It does not change once it is loaded. */
+/* The outgoing payload, the same for every peer. It does not change once loaded. */
 struct payload {
 	uint8_t *memory;  /* owned: the whole payload, the beginning of a pipe, or NULL */
 	size_t size;      /* bytes in memory */
@@ -35,11 +34,10 @@ struct payload {
 };
 
 /*
- * Load the payload that the options name. Call it before process_open(): it waits for the first
- * byte of a pipe without limit, and signals must be able to end the program then. A pipe is sent
- * while it is read, so its length is unknown. Only a server with many clients, which needs the
- * payload for each of them, first copies the pipe to a temporary file. payload_free() may follow a
- * failure. Main thread.
+ * Load the payload that the options name. Call it before process_open(), while signals still end
+ * the program: it waits without limit for the first byte of a pipe. A pipe is sent while it is
+ * read, so its length is unknown; only a server with many clients first copies it to a temporary
+ * file. payload_free() may follow a failure. Main thread.
  */
 enum status payload_load(struct payload *payload, const struct options *options,
 			 struct failure *failure);
