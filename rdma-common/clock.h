@@ -22,7 +22,7 @@ int64_t now_milliseconds(void);
 
 /*
  * Return the timeout for poll(2), in milliseconds, until `deadline`, a value of now_milliseconds():
- * from 0, if it has passed, to INT32_MAX. Return -1 (no timeout) for INT64_MAX.
+ * 0 if it has passed, at most INT32_MAX; -1 (no timeout) for INT64_MAX.
  */
 int milliseconds_until(int64_t deadline);
 

@@ -12,10 +12,7 @@
 #include "netlink.h"
 #include "sysfs.h"
 
-/*
- * The names of each driver's counters, and of those that InfiniBand requires. Counters of flushed
- * work requests are left out, because each session raises them at its end.
- */
+/* Counters of flushed work requests are left out, because each session raises them at its end. */
 static const char *const names[] = {
 	/* rdma_rxe */
 	"duplicate_request", "out_of_seq_request", "rcvd_rnr_err", "send_rnr_err", "rcvd_seq_err",
@@ -64,9 +61,8 @@ static unsigned int number_of(const char *name)
 }
 
 /*
- * Read the known counters in a folder; set `any` if there is one. List the folder instead of trying
- * every name: most names are those of other drivers, and trying them took a twentieth of a
- * session's time.
+ * Read the known counters in a folder; set `any` if there is one. List the folder: trying every
+ * name, most of them from other drivers, took a twentieth of a session's time.
  */
 __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *counters,
 							      const char *format, ...)
@@ -92,9 +88,9 @@ __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *c
 }
 
 /*
- * Read the counters of the network interface of the port's first GID, if there is one: its pause
- * frames, and the frames that it discarded because the host had no buffer for them (Linux,
- * Documentation/networking/statistics.rst). They include other traffic, such as TCP.
+ * Read the counters of the network interface of the port's first GID: pause frames, and frames
+ * discarded because the host had no buffer (Linux, Documentation/networking/statistics.rst). They
+ * include other traffic, such as TCP.
  */
 static void read_interface(struct counters *counters, const char *device, unsigned int port)
 {

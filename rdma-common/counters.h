@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A port's counters from sysfs. The error counters count retransmissions, packets out of sequence,
- * messages without a receive, and congestion marks. The others count the time in which the port had
- * to wait before it could send, pause frames of its network interface (netlink.h), and frames that
- * the interface discarded. A counter includes all traffic of the port.
+ * messages without a receive, and congestion marks. The others count the time that the port waited
+ * to send, and its network interface's pause frames (netlink.h) and discarded frames. A counter
+ * includes all traffic of the port.
  *
  * Threads: any; no lock. A read may query the device's firmware, so a session reads only at its
  * start and end, and once per --interval.
@@ -27,20 +27,17 @@ struct counters {
 };
 
 /*
- * Return the name of a counter, or NULL if `number` is too high. `rdma statistic` shows the
- * driver's own counters by the same names. The string is static.
+ * Return the name of a counter, a static string, or NULL if `number` is too high. `rdma statistic`
+ * shows the driver's own counters by the same names.
  */
 const char *counter_name(unsigned int number);
 
-/*
- * Read the counters of a port of the device with this sysfs folder (ibv_device's ibdev_path); 0 for
- * a counter that the port does not have.
- */
+/* Read the port's counters; 0 for one that it does not have. `device`: ibv_device's ibdev_path. */
 void counters_read(struct counters *counters, const char *device, unsigned int port);
 
 /*
- * Return the growth of each counter; 0 for a counter that was reset. `any` is false unless both
- * readings have counters.
+ * Return the growth of each counter; 0 for one that was reset. `any` is false unless both readings
+ * have counters.
  */
 struct counters counters_growth(const struct counters *before, const struct counters *after);
 
@@ -62,10 +59,7 @@ struct losses {
 
 struct losses counters_losses(const struct counters *growth);
 
-/*
- * Describe the growth, as in "rcvd_seq_err 3, link_downed 1". The text is empty if no counter has
- * grown.
- */
+/* Describe the growth, as in "rcvd_seq_err 3, link_downed 1"; empty if no counter has grown. */
 struct strbuf counters_describe(const struct counters *growth);
 
 #endif

@@ -10,9 +10,7 @@
 
 /* ---- Figures ---- */
 
-/*
- * Complete passes of this side's operation, their time and their rates; 0: none, or not measured.
- */
+/* Complete passes of this side's operation, their time and rates; 0: none, or not measured. */
 struct speed {
 	uint64_t operations;
 	double seconds, bytes_per_second, operations_per_second;
@@ -329,10 +327,6 @@ void report_sum(const struct engine *engine, enum status status)
 
 /* ---- The end of a session ---- */
 
-/*
- * Print the one status line of a server for a session of --check that succeeded. A session that
- * failed gets a warning instead.
- */
 static void print_check(const struct connection *connection)
 {
 	const struct hello *client = &connection->agreement.peer;

@@ -12,7 +12,7 @@
 
 /*
  * Print the disconnection, the figures (prints_figures()) and, if the session failed, the reason. A
- * server prints one status line for a session of --check that succeeded.
+ * server prints one status line for a successful session of --check.
  */
 void report_session(const struct connection *connection);
 
@@ -28,7 +28,7 @@ void report_path(const struct connection *connection);
 /*
  * Print the sum of the engine's connections, with the slowest and the fastest; with --json, also as
  * an object. `status` is the program's exit status. A session that failed before it began counts as
- * failed; its message was printed before.
+ * failed.
  */
 void report_sum(const struct engine *engine, enum status status);
 

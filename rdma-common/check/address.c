@@ -54,10 +54,7 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 	findings_report(path->findings, "address", true);
 }
 
-/*
- * Report why an address or a route is not resolved; `attempt` is a prefix of the reason. Return
- * false.
- */
+/* Report why an address or a route is not resolved. `attempt` precedes the reason. Return false. */
 static bool unresolved(struct path *path, const char *step, const char *attempt, const char *reason,
 		       const char *advice)
 {
@@ -83,7 +80,6 @@ static const char *reason_of(const struct rdma_cm_id *id, int error)
 		       : strerror(error);
 }
 
-/* Return advice for an address that was not resolved: `error` is the errno value. */
 static const char *address_advice(const struct path *path, const struct rdma_cm_id *id, int error)
 {
 	const char *loopback = loopback_advice(path->address->ai_addr);
@@ -118,8 +114,8 @@ static bool find_cause(struct path *path)
 }
 
 /*
- * Resolve the address, from the address of --bind if there is one. Try again until `deadline` if
- * no neighbor answers. Return 0 or an errno value.
+ * Resolve the address; try again until `deadline` if no neighbor answers. Return 0 or an errno
+ * value.
  */
 static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
@@ -135,7 +131,7 @@ static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 
 /*
  * Report if the network interface keeps RoCE v2 packets from being dropped under congestion. Advise
- * only with --tos. Skip RoCE v1: it has no IP header, and so no DSCP.
+ * only with --tos. Skip RoCE v1, which has no DSCP.
  */
 static void report_congestion(struct path *path, struct rdma_cm_id *id)
 {
@@ -195,7 +191,6 @@ static bool can_send(const struct path *path)
 	       evidence_can_send(path->evidence, &path->flow);
 }
 
-/* Report why no connection can be made from the address of --bind. Return false. */
 static bool refuse_source(struct path *path, const char *reason)
 {
 	strbuf_addf(&path->findings->found, "not resolved: cannot connect from '%s': %s",
@@ -207,8 +202,8 @@ static bool refuse_source(struct path *path, const char *reason)
 }
 
 /*
- * Find the route to path->address, describe the route in `path`, and try to register memory
- * with its device. Return false if there is no route, or can_send() fails.
+ * Find the route to path->address, describe it in `path`, and try to register memory with its
+ * device. Return false if there is no route, or can_send() fails.
  */
 static bool check_address(struct path *path)
 {

@@ -43,15 +43,15 @@ bool path_look_up(struct path *path);
 void path_release(struct path *path);
 
 /*
- * Try the remaining addresses of the host in turn, until one has a route on which this host can
- * send packets; also try to register memory with the device of each route. Return false if no
- * address is left.
+ * Try the host's remaining addresses in turn, until one has a route on which this host can send
+ * packets; also try to register memory with the device of each route. Return false if no address is
+ * left.
  */
 bool path_find_next(struct path *path);
 
 /*
  * Collect the facts about this host and path->flow (evidence_collect()), unless path_find_next()
- * has collected them to explain why an address was not resolved.
+ * has collected them to explain an unresolved address.
  */
 void path_collect(struct path *path);
 
