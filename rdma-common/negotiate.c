@@ -10,20 +10,17 @@
 #include "memory.h"
 #include "reasons.h"
 
-/* Maximum bytes that are sent inline, so that the adapter need not read memory: a message fits. */
+/* Maximum bytes sent inline, so that the adapter need not read memory: a message fits. */
 #define INLINE_SIZE 64
-/*
- * Maximum number of outstanding READs; a device may have a lower limit. Software adapters are not
- * faster with more.
- */
+/* Maximum number of outstanding READs; software adapters are not faster with more. */
 #define READ_DEPTH 128
 /*
  * Values assumed if a driver reports an impossible one: mana leaves max_msg_sz 0. Every device with
- * reliable connections supports at least these values.
+ * reliable connections supports these values.
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
 #define ASSUMED_QUEUE_ENTRIES 128
-/* Maximum time of an attempt to resolve a neighbor, and the minimum: no shorter attempt starts. */
+/* Maximum and minimum time of an attempt to resolve a neighbor. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
 
@@ -51,10 +48,7 @@ const char *lookup_error(int error)
 	return error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
 }
 
-/*
- * Free each later address in the list that equals `address`: two lines of /etc/hosts may map a name
- * to one address.
- */
+/* Free later duplicates of `address`: two lines of /etc/hosts may map a name to one address. */
 static void drop_duplicates(struct addrinfo *address)
 {
 	struct addrinfo **link = &address->ai_next, *other;
@@ -218,8 +212,8 @@ unsigned int source_port(struct rdma_cm_id *id)
 
 /*
  * Describe in `failure` why `attempt` failed with `error`. `exceeds`: the attempt needs more than
- * the locked-memory limit has left. `charged`: the driver may count the memory of this object, or
- * of earlier ones, against the limit.
+ * the locked-memory limit has left. `charged`: the driver may count the memory of this or earlier
+ * objects against the limit.
  */
 static enum status shortage(struct failure *failure, const char *attempt, int error, bool exceeds,
 			    bool charged)
@@ -268,9 +262,9 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
 /* ---- Limits and queues of the device ---- */
 
 /*
- * Return the number of simultaneous READs, at most READ_DEPTH, that librdmacm accepts for a device
- * whose driver reports `stated`. librdmacm keeps only the low byte: rdma_connect(3) and
- * rdma_accept(3) fail with EINVAL for more.
+ * Return the number of simultaneous READs, at most READ_DEPTH, that librdmacm accepts if the driver
+ * reports `stated`. librdmacm keeps only the low byte: rdma_connect(3) and rdma_accept(3) fail with
+ * EINVAL for more.
  */
 static uint8_t accepted_reads(int stated)
 {
@@ -279,7 +273,6 @@ static uint8_t accepted_reads(int stated)
 	return kept < READ_DEPTH ? kept : READ_DEPTH;
 }
 
-/* Describe in `failure` why the device of `id` cannot perform or serve (`verb`) READs. */
 static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const char *name,
 			    int stated, struct failure *failure)
 {
@@ -290,7 +283,6 @@ static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const
 			   stated ? ", of which librdmacm keeps the low byte, 0" : "");
 }
 
-/* Return `stated`, the maximum message size, or a default if not even MESSAGE_SIZE bytes fit. */
 static uint32_t message_limit(uint32_t stated)
 {
 	return stated < MESSAGE_SIZE ? ASSUMED_MESSAGE_SIZE : stated;
@@ -302,8 +294,8 @@ static int queue_limit(int stated)
 }
 
 /*
- * Return the number of work requests of the operation that fit into the device's queues besides all
- * other requests: at most `wanted`, at least 1.
+ * Return how many work requests of the operation fit into the device's queues besides all others:
+ * at most `wanted`, at least 1.
  */
 static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *attributes)
 {
@@ -349,10 +341,7 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	return STATUS_SUCCESS;
 }
 
-/*
- * Try to create a queue pair within `limits`, and set limits->inline_size. Return 0, or -1 with
- * errno.
- */
+/* Try to create a queue pair within `limits`. Return 0, or -1 with errno. */
 static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
 			  void *context, struct limits *limits)
 {
@@ -369,8 +358,7 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
 	};
 	int error = rdma_create_qp(id, pd, &attributes);
 
-	if (error && errno == EINVAL) { /* retry without inline data: no device reports its limit in
-					   advance */
+	if (error && errno == EINVAL) { /* no device reports its limit of inline data in advance */
 		attributes.cap.max_inline_data = 0;
 		error = rdma_create_qp(id, pd, &attributes);
 	}
@@ -380,9 +368,8 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
 }
 
 /*
- * Halve the depth until the device accepts it. max_qp_wr is no promise: the memory that a work
- * request takes in a queue pair depends on its contents, and mlx5, for example, reports the number
- * of the smallest work requests.
+ * The device may accept fewer work requests than max_qp_wr: their size in a queue pair depends on
+ * their contents, and mlx5 reports the number of the smallest ones.
  */
 int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
 		      struct limits *limits)
@@ -408,8 +395,8 @@ struct peer_hello decode_peer_hello(const struct cm_event *event)
 }
 
 /*
- * Return true if a payload of unknown length, such as a pipe, would have to be sent more than once:
- * by repeated WRITEs of its sender, or by repeated READs of the other side.
+ * Return true if a payload of unknown length, such as a pipe, would be sent repeatedly: by WRITEs
+ * of its sender, or by READs of the other side.
  */
 static bool repeats_unknown(const struct options *options, uint64_t outgoing_length,
 			    const struct hello *hello)
@@ -425,7 +412,7 @@ static bool repeats_unknown(const struct options *options, uint64_t outgoing_len
 	return hello->passes != 1 && (writes ? receives : sends);
 }
 
-/* Return the bytes of pattern that a client with --check wants; 0 for any other client. */
+/* Return the bytes of pattern that --check wants; 0 without --check. */
 static uint64_t wanted_length(const struct hello *hello)
 {
 	if (!(hello->flags & HELLO_CHECK) || hello->length == 0)
@@ -494,10 +481,9 @@ const char *refusal_describe(enum refusal refusal)
 }
 
 /*
- * Return the number of READs that the peer serves at a time. In an acceptance over iWARP the driver
- * decides which field has the number: cxgb4 reports the server's two numbers as InfiniBand does;
- * siw, irdma and qedr swap them. The smaller number is safe, but 0 only means that the server does
- * not read.
+ * Return the number of READs that the peer serves at a time. In an acceptance over iWARP the field
+ * depends on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and
+ * qedr swap them. The smaller number is safe, but 0 only means that the server does not read.
  */
 static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *event)
 {
@@ -509,11 +495,10 @@ static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *e
 }
 
 /*
- * Limit this side's outstanding READs to the number that the peer serves, and the READs that this
- * side serves to the number that the peer will have outstanding (rdma_accept(3)). Excess READs must
- * not even be posted: soft-iWARP in Linux delays everything posted after them, its responses to the
- * peer's READs included, and two sides would wait for each other. Fail if this side `reads` and the
- * peer serves no READ.
+ * Limit this side's outstanding READs to the number that the peer serves, and the READs served here
+ * to the number that the peer will have outstanding (rdma_accept(3)). Excess READs must not even be
+ * posted: soft-iWARP in Linux delays everything posted after them, even its responses to the peer's
+ * READs, and two sides would wait for each other.
  */
 static enum status limit_reads(enum role role, const struct cm_event *event, bool reads,
 			       struct limits *limits, struct failure *failure)
@@ -538,7 +523,6 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
-/* Return the agreement with a peer that is not refused. */
 static struct agreement agree(enum role role, const struct peer_hello *peer)
 {
 	const struct hello *hello = &peer->hello;
@@ -553,7 +537,6 @@ static struct agreement agree(enum role role, const struct peer_hello *peer)
 	};
 }
 
-/* Return true if the server sends the pattern that --check wants, with the right length. */
 static bool sends_wanted_pattern(const struct session_parameters *parameters,
 				 const struct hello *hello, uint64_t outgoing_length)
 {
@@ -674,9 +657,8 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 }
 
 /*
- * Describe in `failure` a rejection without a hello. A program of another protocol sends no hello,
- * and a program that fails or is killed cannot send one; over iWARP the end of the connection may
- * overtake the hello.
+ * Describe a rejection without a hello: the program speaks another protocol, has failed or was
+ * killed, or, over iWARP, the end of the connection overtook the hello.
  */
 static void explain_silent_rejection(int status, struct failure *failure)
 {

@@ -3,8 +3,8 @@
  * Connection establishment: the limits of the device, queue pairs, hellos, the negotiation, and
  * rejections.
  *
- * Threads: the main thread. The exceptions are accept_failed(), which the connection's thread
- * calls, and functions marked "Any thread".
+ * Threads: the main thread, except accept_failed(), which the connection's thread calls, and
+ * functions marked "Any thread".
  */
 #ifndef RDMA_COMMON_NEGOTIATE_H
 #define RDMA_COMMON_NEGOTIATE_H
@@ -29,15 +29,12 @@
  * unconfirmed MSG_WINDOWs. Over iWARP a message without a receive ends the connection.
  */
 #define RECEIVES (3 + TRANSFER_CREDITS)
-/* Minimum number of pages of locked memory in a session: one for messages, one for each ring. */
+/* Minimum pages of locked memory in a session: one for messages, one for each ring. */
 #define SESSION_PAGES 3
 /* Number of send queue entries besides the operation's: a message of each type, and a probe. */
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
 
-/*
- * Resources that one connection may use: limited by the device and, after the negotiation, by the
- * peer.
- */
+/* Limits of one connection: those of the device and, after the negotiation, of the peer. */
 struct limits {
 	const char *transport;    /* from transport_name(); NULL: not queried yet */
 	bool iwarp;               /* the transport is iWARP */
@@ -50,7 +47,7 @@ struct limits {
 	uint8_t initiator_depth;     /* maximum number of this side's outstanding READs */
 };
 
-/* Requests of a --check client to the server for one session; all zero in other sessions. */
+/* Requests of a --check client to the server; all zero in other sessions. */
 struct session_parameters {
 	bool short_reply;             /* the server sends one byte */
 	bool measured;                /* a rate or a latency is measured: HELLO_CHECK_RATE */
@@ -63,14 +60,12 @@ struct peer_hello {
 	struct hello hello; /* valid with HELLO_CURRENT; only `version` with HELLO_OTHER_VERSION */
 };
 
-/* The result of the negotiation: what each side does in this session. */
+/* The result of the negotiation. */
 struct agreement {
 	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
 	struct hello peer; /* without a hello: values for the tutorial's program */
-	uint64_t incoming_length; /* bytes of payload that the peer sends, or LENGTH_UNKNOWN; 0:
-				     none */
-	uint64_t wanted_length; /* server: bytes of pattern that a client with --check wants; else 0
-				 */
+	uint64_t incoming_length; /* bytes of the peer's payload, or LENGTH_UNKNOWN; 0: none */
+	uint64_t wanted_length;   /* server: bytes of pattern that --check wants; else 0 */
 };
 
 socklen_t address_size(const struct sockaddr *address);
@@ -91,20 +86,20 @@ int look_up_name(const char *name, const char *port, struct addrinfo **addresses
 
 /*
  * Return the first of `sources` (addresses of --bind, or NULL) with the family of `address`; NULL:
- * there is none. Any thread.
+ * none. Any thread.
  */
 struct sockaddr *choose_source(const struct addrinfo *sources, const struct addrinfo *address);
 
 /*
- * Return a text for `error` of getaddrinfo(3) or getnameinfo(3): from gai_strerror(3) or, for
- * EAI_SYSTEM, strerror(3). Call this before errno changes. Any thread.
+ * Return a text for `error` of getaddrinfo(3) or getnameinfo(3). EAI_SYSTEM refers to errno, so
+ * call this before errno changes. Any thread.
  */
 const char *lookup_error(int error);
 
 /*
- * Resolve `name` (NULL: the wildcards of IPv4 and IPv6) and `port` (NULL: none) to `addresses`.
- * Messages call the name `what`. The caller frees the addresses (freeaddrinfo(3)). On failure print
- * and record a message, and set `*addresses` to NULL.
+ * Resolve `name` (NULL: the wildcards of IPv4 and IPv6) and `port` (NULL: none) to `addresses`,
+ * which the caller frees (freeaddrinfo(3)). Messages call the name `what`. On failure print and
+ * record a message, and set `*addresses` to NULL.
  */
 enum status resolve_name(struct process *process, const char *what, const char *name,
 			 const char *port, struct addrinfo **addresses);
@@ -113,19 +108,18 @@ enum status resolve_name(struct process *process, const char *what, const char *
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
 
 /*
- * Call rdma_resolve_addr(3) once, from address `source` (NULL: any). The first packets to a new
- * neighbor may be lost, so an attempt is short, and the caller repeats it after ETIMEDOUT until
- * `deadline` (now_milliseconds()). Return 0, or -1 with errno; ETIME: the time left is shorter than
- * a neighbor needs to answer.
+ * Call rdma_resolve_addr(3) once, from `source` (NULL: any). The first packets to a new neighbor
+ * may be lost, so an attempt is short: repeat it after ETIMEDOUT until `deadline`
+ * (now_milliseconds()). Return 0, or -1 with errno; ETIME: too little time is left.
  */
 int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *address,
 		    int64_t deadline);
 
 /*
- * Return advice for a loopback address that is not resolved, or that has no route; NULL: `address`
- * is not a loopback address. Without --bind, Linux 6.1 resolves no loopback address, even if 'lo'
- * has an RDMA device: over RoCE the route fails with ENODEV, over iWARP the address with EINVAL.
- * The string is static. Any thread.
+ * Return advice for a loopback address that is not resolved or has no route; NULL for any other
+ * address. Without --bind, Linux 6.1 resolves no loopback address, even if 'lo' has an RDMA device:
+ * over RoCE the route fails with ENODEV, over iWARP the address with EINVAL. The string is static.
+ * Any thread.
  */
 const char *loopback_advice(const struct sockaddr *address);
 
@@ -136,24 +130,23 @@ const char *loopback_advice(const struct sockaddr *address);
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
 
 /*
- * Return the type of service of a connection whose path is known; -1: unknown, because iWARP leaves
- * it to the driver, and soft-iWARP ignores it. Over RoCE the client's value applies to both
- * directions: its connect request has the path, and Linux accepts with that path, whatever the
- * server has set.
+ * Return the type of service of a connection whose path is known; -1: unknown, as iWARP leaves it
+ * to the driver, and soft-iWARP ignores it. Over RoCE the client's value applies to both
+ * directions: Linux accepts with the path of the connect request, whatever the server has set.
  */
 int type_of_service(const struct rdma_cm_id *id);
 
 /*
  * Return the UDP source port over RoCE v2 for a flow label of 20 bits, as Linux folds it
- * (rdma_flow_label_to_udp_sport() in its ib_verbs.h). For label 0 a driver chooses a port itself.
+ * (rdma_flow_label_to_udp_sport()). For label 0 the driver chooses a port.
  */
 unsigned int udp_source_port(uint32_t flow_label);
 
 /*
- * Return the source port by which switches distinguish this connection from others with the same
- * addresses, once the route is resolved: the UDP port over RoCE v2, the TCP port over iWARP; 0:
- * unknown. rdma_cm derives the flow label from its two ports, and the driver derives the UDP port
- * from the label: rxe (since Linux 5.18), mlx5, irdma and hns do, mlx4 does not.
+ * Return the source port by which switches distinguish connections between the same addresses, once
+ * the route is resolved: the UDP port over RoCE v2, the TCP port over iWARP; 0: unknown. rdma_cm
+ * derives the flow label from its two ports, and rxe (since Linux 5.18), mlx5, irdma and hns, but
+ * not mlx4, derive the UDP port from the label.
  */
 unsigned int source_port(struct rdma_cm_id *id);
 
@@ -165,16 +158,16 @@ unsigned int path_mtu(const struct rdma_cm_id *id);
 
 /*
  * Store in `used` the GID table entry that the connection would use, once its address is resolved.
- * An adapter has an entry for each version of RoCE, and the connection manager prefers version 2,
- * unless an administrator has changed that (default_roce_mode in configfs). Return false if there
- * is no entry, or if the port cannot be queried.
+ * An adapter has an entry for each RoCE version; the connection manager prefers version 2, unless
+ * default_roce_mode in configfs was changed. Return false if there is no entry, or the port cannot
+ * be queried.
  */
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
 /*
- * Query the limits of the device of `id`, and reduce them as `options` demands. A driver may leave
- * a limit at 0, or report nonsense: the result is usable nevertheless. Fail if the session needs
- * READs and librdmacm accepts none for this device. `one_way`: only the client operates.
+ * Query the limits of the device of `id`, and reduce them as `options` demands. The result is
+ * usable even if a driver reports 0 or nonsense. Fail if the session needs READs and librdmacm
+ * accepts none for this device. `one_way`: only the client operates.
  */
 enum status query_limits(const struct rdma_cm_id *id, const struct options *options, bool one_way,
 			 struct limits *limits, struct failure *failure);
@@ -198,18 +191,15 @@ int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *c
 enum status creation_failed(struct failure *failure, const char *call, bool queue);
 
 /*
- * Describe in `failure` why ibv_reg_mr(3) of `size` bytes failed with errno, with advice.
- * `registered` is the number of bytes that this process has registered already, in whole pages.
+ * Describe in `failure` why ibv_reg_mr(3) of `size` bytes failed with errno. `registered`: bytes
+ * that this process has registered already, in whole pages.
  */
 enum status registration_failed(size_t size, uint64_t registered, struct failure *failure);
 
 /* Decode the peer's hello from a connect request, its acceptance or its rejection. */
 struct peer_hello decode_peer_hello(const struct cm_event *event);
 
-/*
- * Return why a side with these options and this payload length refuses the peer; REFUSAL_NONE: it
- * accepts the peer.
- */
+/* Return why a side with these options and payload length refuses the peer, or REFUSAL_NONE. */
 enum refusal hello_refusal(const struct options *options, uint64_t outgoing_length,
 			   const struct peer_hello *peer);
 
@@ -218,16 +208,16 @@ const char *refusal_describe(enum refusal refusal);
 
 /*
  * Compare both hellos, once the connect request (server) or its acceptance (client) has arrived.
- * Fill in `agreement`, and reduce `limits` to those of the peer. `outgoing_length` is the length of
- * this side's payload; `parameters` are the requests of --check in this side's hello.
+ * Fill in `agreement`, and reduce `limits` to those of the peer. `outgoing_length`: length of this
+ * side's payload; `parameters`: requests of --check in this side's hello.
  */
 enum status negotiate(const struct options *options, const struct session_parameters *parameters,
 		      const struct cm_event *event, bool one_way, uint64_t outgoing_length,
 		      struct limits *limits, struct agreement *agreement, struct failure *failure);
 
 /*
- * Return the parameters of a connect request or of its acceptance. Encode `hello` into `wire`,
- * which must live as long as the parameters.
+ * Return the parameters of a connect request or its acceptance. Encode `hello` into `wire`, which
+ * must live as long as the parameters.
  */
 struct rdma_conn_param connect_parameters(const struct limits *limits, const struct hello *hello,
 					  uint8_t wire[HELLO_SIZE]);
@@ -237,27 +227,24 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
 
 /*
  * Return true if a setup call may have failed with `error` because the peer has withdrawn. Over
- * InfiniBand and RoCE the kernel then returns EINVAL, but also if a driver cannot execute the call:
- * only rdma_reject(3), which succeeds unless the peer has withdrawn, distinguishes the two. Over
- * iWARP a failed rdma_accept(3) has ended the request, and rdma_reject(3) shows nothing; but if the
- * client has left, drivers return the error of its TCP connection.
+ * InfiniBand and RoCE, EINVAL may also mean that a driver cannot execute the call; rdma_reject(3)
+ * shows which: it succeeds unless the peer has withdrawn. Over iWARP a failed rdma_accept(3) has
+ * ended the request, so rdma_reject(3) shows nothing, but drivers return the error of the client's
+ * TCP connection.
  */
 bool means_withdrawn(int error, bool iwarp);
 
 /*
- * Describe in `failure` why rdma_accept(3) failed on this host with `error`; if that is EINVAL,
- * name the MTUs, a possible cause.
+ * Describe in `failure` why rdma_accept(3) failed with `error`; for EINVAL, name the MTUs, a
+ * possible cause.
  */
 enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limits,
 			  const struct hello *client, int error, struct failure *failure);
 
-/* Return why a server rejected the client; REFUSAL_NONE: the server gave no reason. */
+/* Return why a server rejected the client; REFUSAL_NONE: it gave no reason. */
 enum refusal rejection_reason(const struct peer_hello *server);
 
-/*
- * Describe in `failure` why a server rejected the client, by its hello and the status of the event.
- * Return true if the server is an rdma-server.
- */
+/* Describe in `failure` why a server rejected the client. Return true if it is an rdma-server. */
 bool explain_rejection(const struct peer_hello *server, int status, struct failure *failure);
 
 #endif
