@@ -22,13 +22,10 @@
 #include "netlink.h"
 #include "reasons.h"
 
-/*
- * Time, in nanoseconds, within which signals count as one: timeout(1) signals the process and its
- * group.
- */
+/* Nanoseconds within which signals count as one: timeout(1) signals the process and its group. */
 #define SIGNAL_NANOSECONDS 100000000
 
-/* Limit of open files; a lower one counts as the cause if RDMA devices cannot be opened. */
+/* descriptor_advice() regards a lower limit of open files as a cause. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
 #define STACK_SIZE ((size_t)256 << 10)
@@ -99,7 +96,7 @@ int process_watch_device(struct process *process, struct ibv_context *verbs)
 											      : 0;
 }
 
-/* Return the ending signals (process.h), without SIGHUP if nohup(1) has it ignored. */
+/* Return the ending signals (process.h). */
 static sigset_t ending_signals(void)
 {
 	struct sigaction hangup;
@@ -113,10 +110,7 @@ static sigset_t ending_signals(void)
 	return signals;
 }
 
-/*
- * Set the handler of these signals. The handler blocks all signals while it runs, so that only one
- * can be the first.
- */
+/* Set a handler that blocks all signals while it runs, so that only one can be the first. */
 static void set_handler(const sigset_t *signals, void (*handler)(int))
 {
 	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
@@ -131,8 +125,8 @@ static void set_handler(const sigset_t *signals, void (*handler)(int))
 
 /*
  * End process 1 of a PID namespace, such as a container's, with the status that a shell shows for
- * the signal. This replaces the default action, which the kernel denies to process 1
- * (pid_namespaces(7)). Async-signal-safe.
+ * the signal: the kernel denies the default action to process 1 (pid_namespaces(7)).
+ * Async-signal-safe.
  */
 static void exit_by_signal(int signal_number)
 {
@@ -146,8 +140,8 @@ static void end_at_once(const sigset_t *signals)
 }
 
 /*
- * Block the ending signals in all threads, and make them readable from a descriptor. Turn a closed
- * pipe and a file beyond 'ulimit -f' into errors of write(2). Return 0, or -1 with errno.
+ * Make the ending signals readable from a descriptor. Turn a closed pipe and a file beyond 'ulimit
+ * -f' into errors of write(2). Return 0, or -1 with errno.
  */
 static int open_signals(struct process *process)
 {
@@ -207,10 +201,7 @@ const char *rdma_cm_advice(void)
 	       "module rdma_ucm, and check the file's mode";
 }
 
-/*
- * Count the files that `pattern` names. Set `*openable` to false if this user may not open one of
- * them, else to true.
- */
+/* Count the files that `pattern` names; `*openable`: this user may open all of them. */
 static size_t count_files(const char *pattern, bool *openable)
 {
 	glob_t files;
@@ -280,7 +271,7 @@ static enum status open_devices(struct process *process)
 	return status;
 }
 
-/* Open the console. Signals must be blocked, and the standard descriptors open. */
+/* Signals must be blocked, and the standard descriptors open. */
 static enum status open_console(struct process *process)
 {
 	int error = console_open(process->console, STDOUT_FILENO, STDERR_FILENO);
@@ -353,10 +344,7 @@ void process_close(struct process *process, bool may_report)
 
 /* ---- Waiting for events ---- */
 
-/*
- * Take one event off the channel, copy the needed fields, and acknowledge it. If the channel fails,
- * warn, and stop watching it.
- */
+/* Copy and acknowledge one event. If the channel fails, warn, and stop watching it. */
 static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 {
 	const struct rdma_conn_param *parameters;
@@ -391,7 +379,7 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	return WAKEUP_CM_EVENT;
 }
 
-/* Take one event of the device, copy the needed fields, and acknowledge it. */
+/* Copy and acknowledge one event of the device. */
 static enum wakeup take_device_event(struct process *process, struct ibv_context *verbs,
 				     struct device_event *copy)
 {
@@ -417,10 +405,7 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 	default: /* all others also cause events of the connection manager, or completions */
 		break;
 	}
-	/*
-	 * acknowledge the event before it is handled: destroying its object waits for this call
-	 * (ibv_get_async_event(3))
-	 */
+	/* acknowledge at once: destroying the object waits for this (ibv_get_async_event(3)) */
 	ibv_ack_async_event(&event);
 	return WAKEUP_DEVICE_EVENT;
 }
@@ -444,8 +429,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 	int error = count < 0 ? errno : 0;
 
 	/*
-	 * check for an ended thread first: an ended session makes room for a client, and is
-	 * reported even if epoll_wait(2) fails
+	 * check this first: an ended session makes room for a client, even if epoll_wait(2) failed
 	 */
 	if (read(process->ended[0], ended, sizeof(*ended)) == sizeof(*ended))
 		return WAKEUP_ENDED;
@@ -474,10 +458,7 @@ void change_ending_signals(int how)
 	pthread_sigmask(how, &signals, NULL);
 }
 
-/*
- * The first ending signal during rdma_connect(3); 0: none. A handler can reach only a static
- * variable.
- */
+/* The first ending signal during rdma_connect(3); 0: none. Static, because a handler uses it. */
 static volatile sig_atomic_t interruption;
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process: its signals, and the main thread's wait for signals, events of the connection
- * manager and of devices, and ends of threads.
+ * The process: its signals, and the main thread's wait for signals, connection manager and device
+ * events, and ends of threads.
  *
  * Threads: the main thread, unless a function says otherwise.
  */
@@ -20,10 +20,9 @@
 #include "wire.h"
 
 /*
- * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. One of them
- * ends the sessions in an orderly way. While they are not blocked, they end the process at once: by
- * their default action, or, in process 1 of a PID namespace, which has none, with status 128 +
- * signal.
+ * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. They end the
+ * sessions in an orderly way. While they are not blocked, they end the process at once: by their
+ * default action or, in process 1 of a PID namespace, with status 128 + signal.
  */
 
 struct process {
@@ -43,8 +42,8 @@ struct cm_event {
 	enum rdma_cm_event_type type;
 	int status; /* 0, a negative errno, or the transport's reason for a rejection */
 	/*
-	 * To return an event, librdmacm may call the kernel or the driver. If that call fails,
-	 * librdmacm returns an error event with status -1, and this errno; 0: no such failure.
+	 * If librdmacm fails in a call to the kernel or the driver, it returns an error event with
+	 * status -1, and this errno; 0: no such failure.
 	 */
 	int library_error;
 	struct rdma_cm_id *id;
@@ -70,14 +69,12 @@ enum wakeup {
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
 	WAKEUP_ENDED,     /* a thread has ended: its argument of process_notify_exit() is stored */
 	WAKEUP_OTHER,     /* nothing to handle; the deadline may have passed */
-	WAKEUP_EXHAUSTED, /* no more events of the connection manager can be received; a message
-			     was printed */
+	WAKEUP_EXHAUSTED, /* no more connection manager events; a message was printed */
 };
 
 /*
- * Open /dev/null in place of a closed standard input, output or error, so that no later
- * descriptor becomes one of them. Reading that input, or writing that output, fails with EBADF.
- * Call this first in main().
+ * Open /dev/null in place of a closed standard input, output or error, so that no later descriptor
+ * becomes one of them; using it fails with EBADF. Call this first in main().
  */
 void reserve_std_fds(void);
 
@@ -94,9 +91,8 @@ void process_init(struct process *process, struct console *console);
 enum status process_open(struct process *process);
 
 /*
- * Free the list of devices, and close the descriptors. No connection and no rdma_cm_id may be left.
- * `may_report`: a thread may still call process_notify_exit(), so keep the write end of its pipe
- * open.
+ * Free the list of devices, and close the descriptors. No rdma_cm_id may be left. `may_report`: a
+ * thread may still call process_notify_exit(), so keep its pipe open for writing.
  */
 void process_close(struct process *process, bool may_report);
 
@@ -105,8 +101,8 @@ enum status process_fail(struct process *process, enum status status, const char
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * Create a thread with a small stack, because there may be thousands. Return 0 or an errno value
- * (pthread_create(3)). Any thread.
+ * Create a thread with a small stack: there may be thousands. Return 0 or an errno value. Any
+ * thread.
  */
 int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument);
 
@@ -133,8 +129,8 @@ const char *rdma_cm_advice(void);
 int make_nonblocking(int descriptor);
 
 /*
- * Watch the events of this device, which may have appeared after the start, until librdmacm closes
- * its context. Return 0, even if they are watched already, or -1 with errno.
+ * Watch the events of a device until librdmacm closes its context. Return 0, even if they are
+ * watched already, or -1 with errno.
  */
 int process_watch_device(struct process *process, struct ibv_context *verbs);
 
@@ -146,37 +142,36 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 			 struct device_event *device_event, void **ended);
 
 /*
- * Report to the main thread that a thread is about to end; process_wait() returns `what` (may be
- * NULL) in `ended`. Any thread.
+ * Report to the main thread that this thread is ending; process_wait() returns `what` (may be NULL)
+ * in `ended`. Any thread.
  */
 void process_notify_exit(struct process *process, void *what);
 
 /*
  * Call rdma_connect(3) with a limit of `seconds`, at least 1. Over soft-iWARP, Linux waits for the
- * TCP connection in that call, for up to two minutes, and only a signal interrupts it: SIGALRM at
- * the limit, or an ending signal. The first ending signal stays pending for process_wait(); if it
- * arrives just before the call waits, the call ends within a second. Return 0 or an errno value:
- * ETIMEDOUT after the limit, EINTR after an ending signal.
+ * TCP connection in that call for up to two minutes, and only a signal interrupts it: SIGALRM at
+ * the limit, or an ending signal. The first ending signal stays pending for process_wait(). Return
+ * 0 or an errno value: ETIMEDOUT after the limit, EINTR after an ending signal.
  */
 int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *parameters,
 			 unsigned int seconds);
 
 /*
- * With SIG_UNBLOCK, let the ending signals end the process at once while the main thread blocks in
- * a call that they cannot interrupt; with SIG_BLOCK, block them again.
+ * With SIG_UNBLOCK, let the ending signals end the process at once during a call that they cannot
+ * interrupt; with SIG_BLOCK, block them again.
  */
 void change_ending_signals(int how);
 
 /*
  * Store a pending ending signal in process->signal_number, and drop those of the next 0.1 s. Return
- * true if one was pending; the ending signals are then unblocked, so that another one, or raise(3),
+ * true if one was pending; the ending signals are then unblocked, so that another, or raise(3),
  * ends the process at once.
  */
 bool process_take_signal(struct process *process);
 
 /*
- * Return the number of processors, at least 1, on which this thread and its children may run, as
- * limited by taskset(1) or a cpuset. Any thread.
+ * Return the number of processors, at least 1, on which this thread may run, as limited by
+ * taskset(1) or a cpuset. Any thread.
  */
 unsigned int usable_processors(void);
 
