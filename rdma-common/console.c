@@ -18,27 +18,21 @@
 #define END_MILLISECONDS 200
 
 /*
- * Number of queued lines at which a progress text is dropped: if the terminal is stopped, the rest
- * of its pipe is reserved for lines.
+ * Number of queued lines at which a progress text is dropped: the rest of a stopped terminal's pipe
+ * is reserved for lines.
  */
 #define MAX_QUEUED_BEFORE_PROGRESS 8
 
-/*
- * An element of the pipe. The kernel writes it whole or not at all. Its size is a power of two, so
- * that elements fill a page.
- */
+/* An element of the pipe. Its size is a power of two, so that elements fill a page. */
 struct line {
 	_Alignas(16) char *text; /* with its newline; the reader of the pipe frees it */
-	uint32_t lost;           /* lines that were dropped before this one */
+	uint32_t lost;           /* lines dropped before this one */
 	uint32_t drawn;          /* not 0: a progress text, which the next line replaces */
 };
 
 /* ---- The threads ---- */
 
-/*
- * Read the next line. With `wait`, wait for it. Return false if the pipe is closed or, without
- * `wait`, empty.
- */
+/* Read the next line. Return false if the pipe is closed or, without `wait`, empty. */
 static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 {
 	struct pollfd ready = { .fd = outlet->exit, .events = POLLIN };
@@ -49,10 +43,7 @@ static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 	return size > 0;
 }
 
-/*
- * Write `text`, and block while the output does not accept it. After an error set outlet->failed
- * and drop the rest, as stdio(3) does.
- */
+/* Write `text`; this may block. On error set outlet->failed and drop the rest, as stdio(3) does. */
 static void write_text(struct outlet *outlet, const char *text)
 {
 	struct pollfd ready = { .fd = outlet->descriptor, .events = POLLOUT };
@@ -75,7 +66,7 @@ static void write_text(struct outlet *outlet, const char *text)
 
 /*
  * Replace the progress text by `text`, cut before the last column of the terminal, so that the
- * cursor stays in this line and "\r" returns to its beginning. The width may change at any time.
+ * cursor stays in this line. The width may change at any time.
  */
 static void write_drawn(struct outlet *outlet, char *text)
 {
@@ -154,7 +145,7 @@ static int start_outlet(struct console *console, int descriptor)
 		close(ends[1]);
 		return error;
 	}
-	/* count the thread only now, which is early enough: it ends after the pipe is closed */
+	/* counting the thread now is early enough: it ends after the pipe is closed */
 	atomic_fetch_add(&console->running, 1);
 	console->count++;
 	return 0;
@@ -188,7 +179,7 @@ bool console_drain(struct console *console, int milliseconds, int interruption)
 		{ .fd = interruption, .events = POLLIN },
 	};
 
-	/* no thread prints any more: close the pipes, so that the outlets' threads end */
+	/* close the pipes, so that the outlets' threads end */
 	for (unsigned int i = 0; i < console->count; i++) {
 		if (console->outlets[i].entrance >= 0)
 			close(console->outlets[i].entrance);
@@ -224,8 +215,8 @@ uint64_t console_close(struct console *console, bool *failed)
 		console->ended = -1;
 	}
 	/*
-	 * Read `failed` last: a thread that still runs sets `failed` before it subtracts the line
-	 * from `unwritten`, so one of the two shows a failed write.
+	 * Read `failed` last: a running thread sets it before it subtracts the line from
+	 * `unwritten`, so one of the two shows a failed write.
 	 */
 	unwritten = atomic_load(&console->unwritten);
 	*failed = atomic_load(&console->outlets[STREAM_OUTPUT].failed);
@@ -241,8 +232,8 @@ static struct outlet *outlet_of(struct console *console, enum stream stream)
 }
 
 /*
- * Hand a line to the thread, which frees it. If the pipe is full or `text` is NULL, free it here
- * and return false.
+ * Hand a line to the thread, which frees it. If the pipe is full or `text` is NULL, free it and
+ * return false.
  */
 static bool enqueue(struct outlet *outlet, struct line line)
 {
@@ -253,8 +244,8 @@ static bool enqueue(struct outlet *outlet, struct line line)
 }
 
 /*
- * Queue a line, or drop and count it; the next line reports the count. With --json, standard error
- * reports the dropped lines of both streams, because standard output carries only objects.
+ * Queue a line, or drop and count it. With --json, standard error reports the dropped lines of both
+ * streams: standard output carries only objects.
  */
 static void queue_line(struct console *console, enum stream stream, char *text)
 {

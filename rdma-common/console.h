@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Print lines without waiting. Each output has a pipe and a thread that empties it. A thread that
- * prints never waits for the reader of the output, such as a pager, a stopped terminal or a slow
- * disk. If the pipe is full, a line is dropped; the next line that fits is preceded by the number
- * of dropped lines.
+ * Print lines without waiting for an output, such as a pager, a stopped terminal or a slow disk.
+ * Each output has a pipe and a thread that empties it. If the pipe is full, lines are dropped; the
+ * next line that fits is preceded by their number.
  *
- * The pipe carries pointers to lines. The kernel writes each pointer whole or not at all, and in
- * order, so no line is torn and no lock is needed. Lines leave in the order of their arrival; lines
- * of both streams do so only if both streams are one file.
+ * The pipe carries pointers to lines. The kernel writes each one whole and in order, so no line is
+ * torn and no lock is needed. The order between the streams is kept only if both are one file.
  *
  * Threads: any thread may print. The main thread opens, drains and closes.
  */
@@ -21,8 +19,8 @@
 #include <stdint.h>
 
 /*
- * Number of lines that can be queued for each output; more if a page is larger than 4 KiB. Most
- * lines have a few hundred bytes; a JSON object of --check may have more than 4 KiB.
+ * Number of lines that can be queued for each output; more if pages exceed 4 KiB. Most lines have a
+ * few hundred bytes; a JSON object of --check may exceed 4 KiB.
  */
 #define CONSOLE_CAPACITY 2048
 
@@ -42,11 +40,11 @@ struct outlet {
 	bool drawn; /* the cursor is at the end of a progress text; only the thread uses this */
 };
 
-/* A console must be static: a thread that is stuck in write(2) may outlive main(). */
+/* A console must be static: a thread stuck in write(2) may outlive main(). */
 struct console {
 	bool json;          /* standard output carries only JSON objects */
-	unsigned int count; /* number of outlets: 1 if both streams are one file; 0: there are no
-			       threads, so console_print() itself writes and may block */
+	unsigned int count; /* number of outlets: 1 if both streams are one file; 0: no threads, so
+			       console_print() writes and may block */
 	struct outlet outlets[STREAMS];
 	atomic_uint running;     /* number of running threads */
 	int ended;               /* eventfd(2): readable after the last thread has ended */
@@ -63,10 +61,7 @@ void console_init(struct console *console, bool json);
  */
 int console_open(struct console *console, int output, int error);
 
-/*
- * Print `prefix` and the formatted text as one line. Drop the line if the pipe is full or memory
- * runs out.
- */
+/* Print `prefix` and the text as one line. Drop it if the pipe is full or memory runs out. */
 void console_print(struct console *console, enum stream stream, const char *prefix,
 		   const char *format, va_list arguments) __attribute__((format(printf, 4, 0)));
 
@@ -76,23 +71,22 @@ void print_warning(struct console *console, const char *format, ...)
 
 /*
  * Draw `text`, ASCII without a newline, as the last line of the terminal at standard error. It
- * replaces the previous drawn text, is cut to the width of the terminal, and is dropped if several
- * lines are queued. An empty text, or the next printed line, removes the drawn text. No effect
- * without threads.
+ * replaces the previous text, is cut to the terminal's width, and is dropped if several lines are
+ * queued. An empty text, or the next printed line, removes it. No effect without threads.
  */
 void console_draw(struct console *console, const char *text);
 
 /*
  * Close the pipes, and wait until everything is written, for at most `milliseconds`, or until the
  * descriptor `interruption` (-1: none) is readable. Return true if each line was written, or its
- * write failed. Call it in the main thread; afterwards no thread may print.
+ * write failed. Afterwards no thread may print.
  */
 bool console_drain(struct console *console, int milliseconds, int interruption);
 
 /*
- * End the threads and free everything. A thread that is stuck in write(2) is left running until the
- * process ends, with the memory that it uses. Return the number of lines that were not written;
- * `*failed` is true if a write to standard output failed. Without threads return 0 and false.
+ * End the threads and free everything. A thread stuck in write(2) is left running, with its memory,
+ * until the process ends. Return the number of unwritten lines; `*failed` is true if a write to
+ * standard output failed. Without threads return 0 and false.
  */
 uint64_t console_close(struct console *console, bool *failed);
 
