@@ -53,14 +53,14 @@ struct message {
 void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE]);
 
 /*
- * Decode a message of `size` bytes. Return false if it is too short, too long or of an unknown
- * type. The caller validates the contents of the fields (region_is_usable()).
+ * Decode a message of `size` bytes. Return false if its size or type is wrong. The caller validates
+ * the fields (region_is_usable()).
  */
 bool decode_message(const uint8_t *wire, size_t size, struct message *message);
 
 /*
- * Return true if the region that a peer announced has an address other than 0 and at least `needed`
- * bytes, at least one, and its addresses do not wrap around.
+ * Return true if a peer's region has a nonzero address, at least `needed` bytes and at least one,
+ * and does not wrap around.
  */
 bool region_is_usable(const struct message *region, uint64_t needed);
 
@@ -71,7 +71,7 @@ enum refusal {
 	REFUSAL_OPERATION = 2, /* the client reads where the server writes, or the reverse */
 	REFUSAL_LENGTH = 3,   /* the client's payload is empty, or larger than the server accepts */
 	REFUSAL_SESSIONS = 4, /* the session limit is reached: --max-sessions, --one-off */
-	REFUSAL_PASSES = 5,   /* a payload of unknown length would have to be sent repeatedly */
+	REFUSAL_PASSES = 5,   /* a payload of unknown length would be sent repeatedly */
 	REFUSAL_NO_MODE = 6,  /* neither side states the operation */
 	REFUSAL_MEMORY = 7,   /* the server cannot allocate or register memory */
 	REFUSAL_STORAGE = 8,  /* the server cannot store the client's payload */
@@ -84,20 +84,20 @@ enum refusal {
 
 /*
  * Private data of the connection manager. In a connect request and its acceptance it describes the
- * sender's side; in a rejection it states the reason.
+ * sender's side, in a rejection the reason. A peer may send any values.
  */
 struct hello {
 	uint8_t version;
-	uint8_t operation; /* enum operation; a peer may send any number */
+	uint8_t operation; /* enum operation */
 	uint16_t flags;    /* HELLO_ONE_WAY and the flags below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE except in a rejection */
-	uint8_t mtu;       /* enum ibv_mtu of this side's port; a peer may send any number */
-	uint64_t length;   /* bytes of the payload that this side sends; 0: none, or unknown. In a
-			      rejection, the maximum that it accepts */
+	uint8_t mtu;       /* enum ibv_mtu of this side's port */
+	uint64_t length;   /* bytes of this side's payload; 0: none, or unknown. In a rejection, the
+			      maximum that it accepts */
 	uint32_t seconds;  /* seconds of this side's operation if `passes` is 0; with
 			      HELLO_CHECK_BACK, of the server's operation */
 	uint64_t passes;   /* repetitions of this side's operation; 0: until `seconds` are over */
-	/* Name of this side's RDMA device, truncated to fit; a peer may send any bytes. */
+	/* Name of this side's RDMA device, truncated to fit. */
 	char device[HELLO_DEVICE_SIZE];
 };
 
@@ -106,18 +106,15 @@ struct hello {
 #define HELLO_UNKNOWN    (1 << 2) /* the length of this side's payload is unknown until its end */
 #define HELLO_VERIFY_ALL (1 << 3) /* every pass of this side's operation is verified */
 /*
- * The client runs --check: the server sends a pattern of the length of the client's payload instead
- * of its own payload, operates once, and stores nothing. The acceptance repeats the flag.
+ * The client runs --check: the server sends a pattern as long as the client's payload, not its own,
+ * operates once, and stores nothing. The acceptance repeats the flag.
  */
 #define HELLO_CHECK       (1 << 4)
 #define HELLO_CHECK_SHORT (1 << 5) /* with HELLO_CHECK: a pattern of one byte */
 /* 1 << 6 is reserved. */
 /* The server performs either operation, as the client asks. */
 #define HELLO_ANY_OPERATION (1 << 7)
-/*
- * This side reports port errors: the peer counts the errors of its port, and sends their number in
- * MSG_VERDICT.
- */
+/* This side reports port errors: the peer sends the number of its port's errors in MSG_VERDICT. */
 #define HELLO_COUNTS (1 << 8)
 /*
  * With HELLO_CHECK: the client measures, so the server performs the client's operation, even if it
@@ -125,8 +122,8 @@ struct hello {
  */
 #define HELLO_CHECK_RATE (1 << 9)
 /*
- * With HELLO_CHECK and HELLO_CHECK_RATE: the server sends a pattern of BACK_SIZE bytes, and repeats
- * its operation for the seconds in the client's hello.
+ * With HELLO_CHECK_RATE: the server sends a pattern of BACK_SIZE bytes, and repeats its operation
+ * for the client's `seconds`.
  */
 #define HELLO_CHECK_BACK (1 << 10)
 #define BACK_SIZE        65536
@@ -135,10 +132,7 @@ struct hello {
 enum hello_kind {
 	HELLO_ABSENT,  /* no hello: a program that follows the well-known tutorial */
 	HELLO_CURRENT, /* a hello of this version */
-	/*
-	 * A hello of another version, or a truncated one. Only `version` is decoded; 0: it is
-	 * missing.
-	 */
+	/* A hello of another version, or a truncated one. Only `version` is decoded; 0: missing. */
 	HELLO_OTHER_VERSION,
 };
 
@@ -148,9 +142,8 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
 /*
  * Decode a hello from private data of `size` bytes; NULL and 0 are allowed. Private data that
  * begins with HELLO_MAGIC is a hello: the tutorial's program never sends that number. InfiniBand
- * and RoCE pad private data with zeros, iWARP does not: `size` only says that enough bytes are
- * there (rdma_get_cm_event(3), PRIVATE DATA). A truncated hello of this version is therefore
- * recognized over iWARP alone.
+ * and RoCE, but not iWARP, pad private data with zeros (rdma_get_cm_event(3), PRIVATE DATA), so a
+ * truncated hello of this version is recognized over iWARP alone.
  */
 enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 
