@@ -6,7 +6,7 @@
 #define XXH_INLINE_ALL /* one library fewer to load */
 #include <xxhash.h>
 
-/* Number of words that one step computes. A constant lets the compiler use vector instructions. */
+/* Number of words in one step. A constant lets the compiler use vector instructions. */
 #define WORDS     8
 #define WORD_SIZE sizeof(uint64_t)
 #define STEP      (WORDS * WORD_SIZE) /* bytes */
@@ -51,9 +51,7 @@ static uint8_t pattern_byte(uint64_t position)
 	return (uint8_t)((position / WORD_SIZE + 1) * MULTIPLIER >> position % WORD_SIZE * 8);
 }
 
-/*
- * Fill whole steps from `position`, a multiple of the word size. Return the number of bytes filled.
- */
+/* Fill whole steps from `position`, a multiple of the word size. Return the bytes filled. */
 static size_t fill_steps(uint8_t *memory, uint64_t position, size_t size)
 {
 	uint64_t words[WORDS], step[WORDS];

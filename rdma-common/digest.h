@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The digest of a payload, and the pattern of --size. Both process several GB/s on one core, enough
- * for the fastest adapters.
+ * The digest of a payload, and the pattern of --size. Both process several GB/s on one core.
  *
  * Threads: any. A position is an offset in the payload; alignment does not matter.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ask the kernel by netlink(7), and find attributes in its answer. Read the pause frames of a
- * network interface from ethtool's family, as 'ethtool --include-statistics --show-pause' does
- * (Linux, Documentation/networking/ethtool-netlink.rst, PAUSE_GET).
+ * Ask the kernel by netlink(7), and find attributes in its answer. Read pause frames as 'ethtool
+ * --include-statistics --show-pause' does (Linux, Documentation/networking/ethtool-netlink.rst,
+ * PAUSE_GET).
  *
- * Threads: any; no lock. The kernel answers at once, so nothing here waits.
+ * Threads: any. The kernel answers at once, so nothing here waits.
  */
 #ifndef RDMA_COMMON_NETLINK_H
 #define RDMA_COMMON_NETLINK_H
@@ -16,8 +16,8 @@
 #include <sys/socket.h>
 
 /*
- * A request: netlink's header, a body such as struct rtmsg, and attributes. The messages of its
- * answer have a body of the same size.
+ * A request: netlink's header, a body such as struct rtmsg, and attributes. Each body in its answer
+ * has the same size.
  */
 struct netlink_request {
 	struct nlmsghdr header;
@@ -31,13 +31,10 @@ struct netlink_request netlink_make_request(int type, int flags, const void *bod
 /* Add an attribute of this type: the bytes of an IPv4 or IPv6 address, without its port. */
 void netlink_add_address(struct netlink_request *request, int type, const struct sockaddr *address);
 
-/*
- * Add an attribute of this type: the name of a network interface, or another text of fewer than
- * IF_NAMESIZE bytes.
- */
+/* Add an attribute of this type: a text of fewer than IF_NAMESIZE bytes. */
 void netlink_add_name(struct netlink_request *request, int type, const char *name);
 
-/* A list of attributes, or the contents of one. Empty if there is none, or if it is cut off. */
+/* A list of attributes, or the contents of one. Empty if there is none, or it is cut off. */
 struct span {
 	const uint8_t *bytes; /* points into the answer */
 	size_t size;
@@ -53,16 +50,12 @@ typedef void (*netlink_function)(void *context, struct netlink_message message);
 
 /*
  * Send a request to a netlink protocol such as NETLINK_ROUTE. Call `function` for each message of
- * this type in the answer. Return the errno value if the answer is an error; otherwise 0, also
- * if there is no answer.
+ * this type in the answer. Return the answer's errno value; 0: no error, or no answer.
  */
 int netlink_ask(int protocol, const struct netlink_request *request, int type,
 		netlink_function function, void *context);
 
-/*
- * Decode an answer, or a part of one, as netlink_ask() does. A message's body has `body_size`
- * bytes.
- */
+/* Decode an answer, or a part of one, as netlink_ask() does. Each body has `body_size` bytes. */
 int netlink_decode(struct span answer, int type, size_t body_size, netlink_function function,
 		   void *context);
 
@@ -70,8 +63,8 @@ int netlink_decode(struct span answer, int type, size_t body_size, netlink_funct
 struct span netlink_find(struct span attributes, uint16_t type);
 
 /*
- * Return the contents of the next attribute of a type, and let `attributes` begin after that one.
- * If there is none, both are empty.
+ * Return the contents of the next attribute of a type, and let `attributes` begin after it. If
+ * there is none, both are empty.
  */
 struct span netlink_next(struct span *attributes, uint16_t type);
 
@@ -79,7 +72,7 @@ struct span netlink_next(struct span *attributes, uint16_t type);
 bool netlink_copy(struct span attribute, void *value, size_t size);
 
 /*
- * Send a command (enum rdma_nldev_command) to the RDMA subsystem. `device` is the contents of
+ * Send a command (enum rdma_nldev_command) to the RDMA subsystem. `device`: contents of
  * RDMA_NLDEV_ATTR_DEV_INDEX, or NETLINK_ALL_DEVICES. Call `function` as netlink_ask() does; ignore
  * errors.
  */
@@ -89,7 +82,7 @@ void netlink_ask_rdma(unsigned int command, struct span device, netlink_function
 
 /*
  * Return true if the RDMA subsystem is in exclusive mode, in which each device belongs to one
- * network namespace; false if it is not, or if the kernel does not answer.
+ * network namespace; false also if the kernel does not answer.
  */
 bool netlink_rdma_is_exclusive(void);
 
@@ -100,8 +93,7 @@ struct pause_frames {
 };
 
 /*
- * Read the pause frames of an interface. Return false if the kernel or the driver does not report
- * them, or if there is no such interface.
+ * Read the pause frames of an interface. Return false if the kernel or driver does not report them.
  */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames);
 

@@ -63,27 +63,27 @@ static inline unsigned int inline_flag(uint64_t size, unsigned int most)
 	return size <= most ? IBV_SEND_INLINE : 0;
 }
 
-/* Maximum number of the operation's work requests in one call of ibv_post_send(3). */
+/* Maximum number of work requests in one call of ibv_post_send(3). */
 #define BATCH 32
 
 /* A linked list of work requests, of which one or more are posted, from the first on. */
 struct batch {
-	uint64_t local, remote; /* start addresses of this side's region and of the peer's region */
+	uint64_t local, remote; /* start addresses of this side's and the peer's region */
 	struct ibv_send_wr requests[BATCH];
 	struct ibv_sge sges[BATCH];
 };
 
 /*
- * Allocate the list, and set the fields that stay constant during an operation between the regions
- * `local` and `remote`, which the peer's MSG_MR describes. Return NULL with errno set if there is
- * no memory. The caller frees the list with free(3).
+ * Allocate the list, and set its constant fields for an operation between the regions `local` and
+ * `remote`, which the peer's MSG_MR describes. Return NULL with errno if memory runs out. The
+ * caller frees the list with free(3).
  */
 struct batch *batch_create(enum operation operation, const struct region *local,
 			   const struct message *remote);
 
 /*
- * Set requests[first] and those after it to the work requests of `run`, which must fit into the
- * list. `inline_size`: maximum bytes of an inline work request.
+ * Set the requests from `first` on to those of `run`, which must fit into the list. `inline_size`:
+ * maximum bytes of an inline work request.
  */
 void batch_fill(struct batch *batch, unsigned int first, const struct transfer_run *run,
 		unsigned int inline_size);

@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 /*
- * The result of a session, and the exit status of a program. --help documents the numbers. A
- * MSG_VERDICT carries STATUS_SUCCESS, STATUS_LOCAL_FAILURE or STATUS_CONTENTS_WRONG.
- * STATUS_INTERRUPTED is never an exit status: the signal ends the program, but a server without
- * --one-off exits with STATUS_SUCCESS.
+ * The result of a session, and the exit status of a program (--help). A MSG_VERDICT carries
+ * STATUS_SUCCESS, STATUS_LOCAL_FAILURE or STATUS_CONTENTS_WRONG. STATUS_INTERRUPTED is never an
+ * exit status: the signal ends the program, but a server without --one-off exits with
+ * STATUS_SUCCESS.
  */
 enum status {
 	STATUS_SUCCESS = 0,        /* each payload was delivered and verified */
@@ -36,15 +36,15 @@ enum status {
 #define CAUSE_SIZE 512
 
 /*
- * The reason for a failure. A function that can fail for several reasons fills in a struct failure
- * of its caller. The caller decides if the session or the program has failed.
+ * A function that can fail for several reasons fills in its caller's struct failure; the caller
+ * decides if the session or the program has failed.
  */
 struct failure {
 	enum status status;     /* STATUS_SUCCESS: no failure */
 	char cause[CAUSE_SIZE]; /* the attempt, its object, the reason, and advice */
 };
 
-/* A text that is built from parts, and cut off if it is too long. */
+/* A text built from parts, and cut off if it is too long. */
 struct strbuf {
 	char text[1024];
 	size_t length;
@@ -67,8 +67,8 @@ enum status failure_set(struct failure *failure, enum status status, const char 
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * The name of a file or a host, or a word that a user typed, for a message. The middle of a long
- * name is left out, so that the reason and the advice after it have room.
+ * A user's text, such as a file's name, for a message. The middle of a long one is left out, so
+ * that the reason and the advice have room.
  */
 #define ELLIPSIZED_SIZE 128
 struct ellipsize {
@@ -78,19 +78,19 @@ struct ellipsize ellipsize(const char *name);
 
 /*
  * Return the status of two sessions together: an interruption, else the failure with the higher
- * number, but any other failure outranks STATUS_TOO_SLOW; STATUS_SUCCESS if neither failed.
+ * number, but any other failure outranks STATUS_TOO_SLOW.
  */
 enum status worse_status(enum status one, enum status other);
 
 /*
- * Call a verb that returns an errno value, and return that value; 0 if the verb succeeds:
- * verb_error(ibv_destroy_cq(cq)). ibv_post_send(3) promises a positive value, but libcxgb4 and
- * libsiw negate some values, and libsiw also returns -1 with errno. Any thread.
+ * Call a verb, and return its errno value, or 0: verb_error(ibv_destroy_cq(cq)). ibv_post_send(3)
+ * promises a positive value, but libcxgb4 and libsiw negate some values, and libsiw also returns -1
+ * with errno.
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
 /*
- * Return the errno value for a verb's result that is not 0. errno must be 0 before the verb is
- * called; -1 without errno becomes EPERM.
+ * Return the errno value for a verb's nonzero result. errno must be 0 before the call; -1 without
+ * errno becomes EPERM.
  */
 int failed_verb_error(int result);
 static inline int verb_result_error(int result)

@@ -21,10 +21,10 @@ struct loss {
 };
 
 /*
- * Judge by the growth of the counters of this host's port, and by the approximate number of packets
- * in each direction. `limit` is in percent. The port counts missing packets from the server, and
- * the server's NAKs for missing packets from this host. The sum of errors that the server reports
- * is no evidence: it includes congestion marks and duplicates.
+ * Judge by the growth of this host's port counters and the approximate number of packets in each
+ * direction. `limit` is in percent. The port counts missing packets from the server, and the
+ * server's NAKs for missing packets from this host. The server's sum of errors is no evidence: it
+ * includes congestion marks and duplicates.
  */
 struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client,
 		       double limit);
@@ -35,7 +35,7 @@ struct strbuf loss_describe(const struct loss *loss);
 /* Describe a share of packets, 0 to 1, as in "about 1.2 %". */
 struct strbuf loss_describe_share(double share);
 
-/* Return the places where packets are lost most often on this medium. The string is static. */
+/* Return where packets are lost most often on this medium. The string is static. */
 const char *loss_advice(bool is_software, bool infiniband);
 
 #endif
