@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Describe how a network interface keeps RoCE packets from being dropped under congestion, as far
- * as Linux reports it without a vendor's tools: priority flow control (PFC) and the priority of a
- * DSCP, by DCB netlink like 'dcb pfc show' and 'dcb app show', and congestion notification (ECN) if
- * the driver has files for it. No setting is changed.
+ * Describe how a network interface prevents drops of RoCE packets under congestion, as far as Linux
+ * reports it without a vendor's tools: priority flow control (PFC) and the priority of a DSCP, by
+ * DCB netlink like 'dcb pfc show' and 'dcb app show', and congestion notification (ECN) if the
+ * driver has files for it.
  *
- * Threads: any; no lock. The kernel answers at once; nothing here waits.
+ * Threads: any; no lock. The kernel answers at once.
  */
 #ifndef RDMA_COMMON_CONGESTION_H
 #define RDMA_COMMON_CONGESTION_H
@@ -19,9 +19,8 @@
 #define ROCE_PORT 4791
 
 /*
- * Append the priority of packets with this type of service, and the priorities for which PFC and
- * ECN are on; or that the driver does not report them. Return true if PFC is off for these packets,
- * so that they may be dropped; false if it is on, or not known.
+ * Append the priority of packets with this type of service, and the priorities with PFC and ECN, if
+ * known. Return true if PFC is known to be off for these packets, so that they may be dropped.
  */
 bool congestion_describe(const char *interface, unsigned int tos, struct strbuf *buf);
 

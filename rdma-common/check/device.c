@@ -23,11 +23,10 @@
 /* ---- Addresses of this host that lead to a device ---- */
 
 /*
- * Ask the connection manager which port of which device an address leads to, if any; then add the
- * address to `view`. The kernel finds a device only if this network namespace has the network
- * interface (cma_acquire_dev_by_src_ip() of its cma.c), whatever GIDs the device shows here.
- * librdmacm finds it only if it can open the device. Return 0, or an errno value if no identifier
- * can be created.
+ * Add an address to `view` if the connection manager finds a device for it. The kernel finds one
+ * only if this network namespace has the network interface (cma_acquire_dev_by_src_ip() of its
+ * cma.c), whatever GIDs the device shows here. librdmacm finds only devices that it can open.
+ * Return 0, or an errno value if no identifier can be created.
  */
 static int bind_address(struct host_view *view, const struct ifaddrs *one)
 {
@@ -226,13 +225,12 @@ bool devices_check(struct devices *devices, bool with_memory)
 	return findings_report(devices->findings, "device", false);
 }
 
-/* Return true if both addresses lead to the same device over the same interface. */
 static bool is_same_group(const struct host_address *one, const struct host_address *other)
 {
 	return one->verbs == other->verbs && one->interface_index == other->interface_index;
 }
 
-/* Return true for a link-local address, which only hosts on the same link can reach. */
+/* Return true for a link-local address. */
 static bool is_local_to_link(const char *address)
 {
 	return !strncmp(address, "fe80:", 5) || !strncmp(address, "169.254.", 8);

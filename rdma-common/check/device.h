@@ -25,8 +25,8 @@ struct devices {
 };
 
 /*
- * Check all devices and report their ports. With `with_memory`, also try to register memory on
- * each until one fails. Return true if a port can be used. devices_release() frees devices->view.
+ * Report the ports of all devices. With `with_memory`, also try to register memory on each until
+ * one fails. Return true if a port can be used. devices_release() frees devices->view.
  */
 bool devices_check(struct devices *devices, bool with_memory);
 void devices_release(struct devices *devices);
@@ -36,8 +36,8 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 
 /*
  * Try to register the memory of the smallest session; set memory_error and lock_limited. If that
- * works, and the locked-memory limit is below 64 MiB and below the memory budget, try to exceed the
- * limit: some drivers ignore it, others apply it to processes that the kernel exempts.
+ * works, and the locked-memory limit is below both 64 MiB and the memory budget, try to exceed it:
+ * some drivers ignore it, others apply it to processes that the kernel exempts.
  */
 void devices_try_memory(struct devices *devices, struct ibv_context *verbs);
 

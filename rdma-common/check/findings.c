@@ -13,7 +13,6 @@ void findings_init(struct findings *findings, struct console *console, bool json
 	findings->all = json_begin("check");
 }
 
-/* Add an object for the finding to the array of its step, and return it. */
 static struct json_object *add_object(struct findings *findings, const char *step, bool good)
 {
 	struct json_object *finding = json_object_new_object(), *all;

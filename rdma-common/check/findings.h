@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The findings of --check: each is printed as a line, and collected as an object for --json. The
- * text of the first failure is kept.
+ * The findings of --check: each is printed as a line, and collected as an object for --json.
  *
  * Threads: the main thread.
  */

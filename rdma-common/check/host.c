@@ -15,7 +15,7 @@
 /* Format of a port's folder in sysfs; arguments: the folder of the device, the port. */
 #define PORT "%s/ports/%u/"
 
-/* State of the examination: where to look, the current device and port, and the next finding. */
+/* State of the examination. */
 struct host {
 	const char *root;
 	const struct host_view *view;
@@ -41,10 +41,7 @@ static struct sysfs_line read_pci(const struct host *host, const char *name)
 	return line.text[0] ? line : sysfs_read_line("%s/device/../%s", host->device, name);
 }
 
-/*
- * Report the finding, and reset `limited`. If the port is not judged, report the finding as good
- * and without advice.
- */
+/* Report the finding, as good and without advice if the port is not judged. Reset `limited`. */
 static void report_finding(struct host *host, const char *step)
 {
 	bool limited = host->limited && host->counts;
@@ -99,8 +96,8 @@ static double device_rate(const char *device)
 
 /*
  * Store the path of the adapter: the folder of the device's PCI function, without the function's
- * number. Return false for software, and for a virtual function or a subfunction, whose ports are
- * those of the adapter.
+ * number. Return false for software, and for a virtual function or subfunction, whose ports are the
+ * adapter's.
  */
 static bool find_adapter(const char *device, char adapter[PATH_MAX])
 {
@@ -124,7 +121,7 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 }
 
 /*
- * Return the sum of the rates of the adapter's ports, each of which may be a separate device; if
+ * Return the sum of the rates of the adapter's ports, which may be separate devices; if
  * find_adapter() finds none, of the device's ports.
  */
 static double adapter_rate(const struct host *host)
@@ -169,8 +166,7 @@ static double link_rate(double gigatransfers, double lanes)
 
 /*
  * Describe the adapter's PCIe link. A link below its maximum is a limit if it carries less than the
- * ports do: a slot with fewer lanes than the adapter may suffice. A virtual function reports no
- * link.
+ * ports do: a slot with fewer lanes may suffice. A virtual function reports no link.
  */
 static void describe_link(struct host *host)
 {
@@ -209,7 +205,6 @@ static bool next_range(const char **list, unsigned long *first, unsigned long *l
 	return true;
 }
 
-/* Return true if a number is in both lists. */
 static bool lists_overlap(const char *one, const char *other)
 {
 	unsigned long first, last, low, high;
@@ -223,7 +218,6 @@ static bool lists_overlap(const char *one, const char *other)
 	return false;
 }
 
-/* Describe the adapter's NUMA node, and whether this process may run there. */
 static void describe_node(struct host *host)
 {
 	struct sysfs_line node = read_pci(host, "numa_node");
@@ -287,10 +281,7 @@ static void describe_interface(struct host *host)
 			    bond.text);
 }
 
-/*
- * Report a port. It is limited if a port of the same model is faster. Omit a software device's
- * rate.
- */
+/* Report a port. It is limited if a port of the same model is faster. */
 static void examine_port(struct host *host)
 {
 	struct sysfs_line state = sysfs_read_line(PORT "state", host->device, host->port);
@@ -370,9 +361,8 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 
 /*
  * Return true if an entry of a port's GIDs belongs to an address of this network namespace. Compare
- * the interface index, too, because interfaces of two namespaces may have the same address and
- * name: a VLAN has the MAC address, and so the link-local address, of the interface below it, and a
- * container may call the VLAN "eth0".
+ * the interface index, too: interfaces of two namespaces may have the same address and name. A VLAN
+ * has the MAC address, and so the link-local address, of the interface below it.
  */
 static bool is_own_gid(const struct host *host, unsigned int index)
 {
@@ -391,9 +381,7 @@ static bool is_own_gid(const struct host *host, unsigned int index)
 	return false;
 }
 
-/*
- * Report the GIDs of a port (over RoCE, of this namespace), and the NCCL settings of the best one.
- */
+/* Report the GIDs of a port (over RoCE, of this namespace), and NCCL settings of the best one. */
 static void examine_gids(struct host *host)
 {
 	const char *transport = host_transport(host->device, host->port);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Report this host's RDMA devices from sysfs (Documentation/ABI: stable/sysfs-class-infiniband,
- * testing/sysfs-bus-pci): adapters and their PCIe link, ports and their rate, GIDs. Find limits
- * that make a path slower than the hardware, or that stop packets at a router. No file that needs a
- * privilege is opened, and no setting is changed.
+ * Report this host's RDMA devices, and the limits of paths, from sysfs (Documentation/ABI:
+ * stable/sysfs-class-infiniband, testing/sysfs-bus-pci): adapters and their PCIe link, ports and
+ * their rate, GIDs. No file that needs a privilege is opened, and no setting is changed.
  *
  * A container may see the adapters and GIDs of all network namespaces in sysfs. Adapters that it
- * cannot open are left out, and ports that it cannot use are not judged (struct host_view).
+ * cannot open are left out (struct host_view).
  *
- * Threads: the main thread. A driver may ask the adapter's firmware for a file's contents, so do
- * not call these functions during a session.
+ * Threads: the main thread, but not during a session: a driver may ask the firmware for a file's
+ * contents.
  */
 #ifndef RDMA_COMMON_HOST_H
 #define RDMA_COMMON_HOST_H
@@ -45,10 +44,10 @@ const struct host_address *host_find_address(const struct host_view *view,
 					     const struct ibv_context *verbs, unsigned int port);
 
 /*
- * Examine the devices of `view` in the order of their names. `root`: the folder that has sys and
- * proc; "" for this host. Report adapters, links, GIDs and settings to `findings`. A file that
- * cannot be read is left out; without devices there is no finding. Return true if a finding has
- * failed: a path is slower than the hardware could be, or packets stop at a router.
+ * Examine the devices of `view`, and report adapters, links, GIDs and settings to `findings`.
+ * `root`: the folder that has sys and proc; "" for this host. A file that cannot be read is left
+ * out. Return true if a finding has failed: a path is slower than the hardware could be, or packets
+ * stop at a router.
  *
  * A port is judged if an address of `view` leads to it, or if it is InfiniBand, where a program
  * without rdma_cm needs no address. An adapter is judged if one of its ports is. Other findings
@@ -59,15 +58,12 @@ bool host_examine(const char *root, const struct host_view *view, struct finding
 /* Return true if the device with this folder in sysfs (ibdev_path) has no adapter. */
 bool host_is_software(const char *device);
 
-/*
- * Return the transport of a port of the device with this folder: "iwarp", "roce" or "infiniband";
- * empty: not known, or another transport.
- */
+/* Return the transport of a port: "iwarp", "roce" or "infiniband"; empty: another, or not known. */
 const char *host_transport(const char *device, unsigned int port);
 
 /*
- * Return the link rate, in Gbit/s, of a port of the device with this folder; 0: the port is not
- * active; -1: there is no such port. The rate of a software device means nothing.
+ * Return the link rate, in Gbit/s, of a port; 0: it is not active; -1: there is no such port. The
+ * rate of a software device means nothing.
  */
 double host_port_rate(const char *device, unsigned int port);
 

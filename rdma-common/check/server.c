@@ -17,19 +17,16 @@
 #define BUSY_MILLISECONDS 100
 /*
  * A direction is slow if the other one is this many times as fast in two measurements: on emulated
- * hosts, and on hosts that share processors, the rates differ by less. A session is slow if at
- * least half of the simultaneous ones are this many times as fast.
+ * hosts, and on hosts that share processors, the rates differ by less.
  */
 #define MUCH_SLOWER 3
-/*
- * Latency is measured by MIN_READS to MAX_READS READs of READ_SIZE bytes: fewer if a READ is slow.
- */
+/* Latency is measured by MIN_READS to MAX_READS READs of READ_SIZE bytes. */
 #define READ_SIZE 8
 #define MAX_READS 1000
 #define MIN_READS 10
 /*
- * Packets of a session in each direction besides those of the operations: for the connection
- * manager, messages and acknowledgements. Soft-RoCE sends about this number.
+ * Packets of a session in each direction, without those of its operations. Soft-RoCE sends about
+ * this number.
  */
 #define SESSION_PACKETS 12
 /*
@@ -51,9 +48,8 @@ static int64_t elapsed(const struct connection *connection)
 }
 
 /*
- * Return the rates of a session of WRITEs, in bit/s by this side's clock. The time ends at the
- * server's verdict, which follows the bytes: over iWARP a completion does not show that the bytes
- * arrived.
+ * Return the rates of a session of WRITEs, in bit/s. The time ends at the server's verdict: over
+ * iWARP a completion does not show that the bytes arrived.
  */
 static struct rates rates_of(const struct connection *connection)
 {
@@ -63,7 +59,6 @@ static struct rates rates_of(const struct connection *connection)
 			       (double)connection->peer_verdict.length * scale };
 }
 
-/* Add the approximate packets of a session to the sums of both directions. */
 static void count_packets(struct probe *probe, const struct connection *connection)
 {
 	unsigned int mtu = probe->path->mtu > 0 ? probe->path->mtu : USUAL_MTU;
@@ -126,10 +121,7 @@ static bool is_silence(enum status status)
 	return status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST;
 }
 
-/*
- * Return the result of one direction. A completed operation shows only that the adapters delivered
- * the bytes: digests are compared after both operations.
- */
+/* Return the result of a direction. A completed operation shows only delivery by the adapters. */
 static enum direction_result classify_direction(bool verified, bool completed)
 {
 	if (verified)
@@ -180,7 +172,7 @@ static void advise_connecting(struct probe *probe)
 			"forward RoCE v1 (Ethernet type 0x8915)");
 }
 
-/* Report the server's hello. Advise if the MTU of its port is smaller than this host's. */
+/* Report the server's hello, and an MTU smaller than this host's. */
 static void report_server(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
@@ -214,10 +206,10 @@ static void report_server(struct probe *probe)
 }
 
 /*
- * Return the size that makes packets of ping(8) as long as those of an RDMA WRITE of probe->size
- * bytes. After the IP header RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload padded
- * to a multiple of 4, and 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH instead of IP
- * and UDP. Over iWARP, where TCP chooses the length of packets, return probe->size.
+ * Return the size for ping(8) whose packets are as long as those of a WRITE of probe->size bytes.
+ * After the IP header RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload padded to a
+ * multiple of 4, and 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH instead of IP and
+ * UDP. Over iWARP, where TCP chooses their length, return probe->size.
  */
 static uint64_t ping_size(const struct probe *probe)
 {
@@ -228,7 +220,6 @@ static uint64_t ping_size(const struct probe *probe)
 	return (probe->size + 3) / 4 * 4 + (probe->path->roce_v1 ? 40 - ip : 8) + 12 + 16 + 4 - 8;
 }
 
-/* Return advice: what firewalls or switches must let pass for a connection. */
 static const char *advise_opening(const struct probe *probe)
 {
 	if (probe->path->iwarp)
@@ -276,7 +267,6 @@ static void advise_size(struct probe *probe)
 			    direction);
 }
 
-/* Report the results of both directions for the latest size. */
 static void report_transfer(struct probe *probe)
 {
 	static const char *const names[] = { "not known", "failed", "arrived", "verified" };
@@ -296,9 +286,9 @@ static void report_transfer(struct probe *probe)
 /* ---- Sessions ---- */
 
 /*
- * Return true if a server that rejected the connection may accept another one soon: it ends the
- * previous session a little later than the client, and then releases its memory. Over iWARP the
- * reason may be lost: the reset of the connection overtakes it.
+ * Return true if the rejecting server may accept a connection soon: it ends the previous session,
+ * and releases its memory, a little later than the client. Over iWARP the reset of the connection
+ * may overtake the reason.
  */
 static bool may_accept_soon(const struct probe *probe, const struct peer_hello *server)
 {
@@ -350,8 +340,8 @@ static bool has_failed(const struct probe *probe)
 
 /*
  * Return false, and set probe->stopped, if the loss is excessive and LOSSY_MILLISECONDS have
- * passed. Otherwise set probe->stop_time if the loss is excessive, or if a size is tested and the
- * share of lost packets exceeds --max-loss. With probe->needs_explaining there is no limit.
+ * passed. Otherwise set probe->stop_time if too many packets are lost. With probe->needs_explaining
+ * there is no limit.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -406,8 +396,8 @@ static void report_stopped(struct probe *probe)
 
 /*
  * Run the next sessions: the client sends `size` bytes, the server as many, one with `short_reply`,
- * or BACK_SIZE if its rate is measured. Repeat them while may_be_accepted(). Keep the first
- * failure; an interruption replaces it. Return false if a session did not run, or was stopped.
+ * or BACK_SIZE if its rate is measured. Repeat them while may_be_accepted(). Return false if a
+ * session did not run, or was stopped.
  */
 static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 {
@@ -444,8 +434,8 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 }
 
 /*
- * Find the direction that fails, after silence in both: send probe->size bytes to the server, which
- * answers with one byte. Return true if the results are enough for advice.
+ * After silence in both directions, find the failing one: send probe->size bytes to the server,
+ * which answers with one byte. Return true if the results suffice for advice.
  */
 static bool find_direction(struct probe *probe)
 {
@@ -463,7 +453,7 @@ static bool find_direction(struct probe *probe)
 
 /*
  * After silence, send one byte each way. Return true if the server answers: the size may be the
- * cause. Otherwise return false; if the server is silent or refuses, advise what to check.
+ * cause. Otherwise return false, perhaps with advice.
  */
 static bool find_server(struct probe *probe)
 {
@@ -486,8 +476,8 @@ static bool find_server(struct probe *probe)
 }
 
 /*
- * Run other sessions to find out why a size got no answer, which direction fails, and what to
- * change. If the bytes of one direction arrived, the other direction fails.
+ * Find out by other sessions why a size got no answer, and advise what to change. If the bytes of
+ * one direction arrived, the other one fails.
  */
 static void explain_silence(struct probe *probe)
 {
@@ -534,8 +524,8 @@ static bool try_size(struct probe *probe, uint64_t size)
 }
 
 /*
- * Try sizes around the length of a packet, and sizes of many packets. Over iWARP, where TCP splits
- * messages as it likes, leave out two sizes. Return false if a size failed.
+ * Try sizes around the length of a packet, and of many packets. Over iWARP TCP splits messages as
+ * it likes: leave out two sizes. Return false if a size failed.
  */
 static bool try_sizes(struct probe *probe)
 {
@@ -580,8 +570,8 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
 }
 
 /*
- * Run a session that measures, with the options and parameters in `probe`. If it fails, report a
- * finding of `step` and return false. Return false also if it did not run.
+ * Run a session that measures. Return false if it did not run, or failed; report a failure as a
+ * finding of `step`.
  */
 static bool run_measurement(struct probe *probe, const char *step, uint64_t size, bool short_reply)
 {
@@ -612,7 +602,7 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 	return true;
 }
 
-/* Add the rate of a direction to the finding. A rate below --min-rate is a failure. */
+/* Add the rate of a direction to the finding. */
 static void append_rate(struct probe *probe, const char *direction, double rate)
 {
 	double wanted = (double)probe->options->minimum_rate;
@@ -639,7 +629,6 @@ static void add_rates(struct probe *probe, const struct rates *rates)
 			rates->to_client, true);
 }
 
-/* Report both rates, their share of the link, and which one is too slow. */
 static void report_rates(struct probe *probe, const struct rates *rates)
 {
 	const char *slower;
@@ -674,8 +663,8 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 }
 
 /*
- * Return how many READs to measure: as many as take less than 10 s together (one READ is quicker
- * than probe->exchange), within MIN_READS and MAX_READS.
+ * Return the number of READs that take less than 10 s together (one is quicker than
+ * probe->exchange), within MIN_READS and MAX_READS.
  */
 static unsigned int count_reads(const struct probe *probe)
 {
@@ -713,10 +702,7 @@ static bool try_latency(struct probe *probe)
 	return true;
 }
 
-/*
- * Measure the rate of each direction, twice if it looks slow, and latency. With --duration 0,
- * measure nothing.
- */
+/* Measure the rate of each direction, twice if it looks slow, and latency. */
 static bool try_rates(struct probe *probe)
 {
 	struct rates rates = { 0 };
@@ -789,8 +775,8 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 }
 
 /*
- * Run --connections sessions at once, perhaps on different paths. Both sides write for as long as
- * in the measurement of rates, if there was one. Return false if a session failed.
+ * Run --connections sessions at once, perhaps on different paths. If rates were measured, both
+ * sides write for as long. Return false if a session failed.
  */
 static bool try_paths(struct probe *probe)
 {
@@ -874,8 +860,8 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 /* ---- Lost packets ---- */
 
 /*
- * Add the share of lost packets to the finding. If it is excessive, add advice, and fail a check
- * that succeeded otherwise.
+ * Add the share of lost packets to the finding. If it is excessive, fail a check that succeeded
+ * otherwise.
  */
 static void add_loss(struct probe *probe, enum status status)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Choose and judge the sessions of --check with a server: growing sizes in both directions until
- * one fails; then the rate of each direction, and latency; then, with --connections, several
- * sessions at once. The caller runs the sessions.
+ * Choose and judge the sessions of --check with a server: growing sizes until one fails; then the
+ * rate of each direction, and latency; then, with --connections, several sessions at once.
  *
  * Threads: the main thread.
  */
@@ -47,10 +46,10 @@ struct outcome {
 struct probe;
 
 /*
- * Wait until probe->start. Then run as many sessions at once with probe->path->address as the
- * options probe->session say, and with probe->parameters. Interrupt them at probe->stop_time. Set
- * probe->reached if a server of this project answered. Call probe_take() for each session that ran.
- * After a signal, run none.
+ * Wait until probe->start. Then run probe->session.connections sessions at once with
+ * probe->path->address, as probe->session and probe->parameters say. Interrupt them at
+ * probe->stop_time. Set probe->reached if a server of this project answered. Call probe_take() for
+ * each session that ran. After a signal, run none.
  */
 typedef void (*session_function)(struct probe *probe, void *argument);
 
@@ -64,15 +63,15 @@ struct probe {
 	struct options session;               /* options of the next session */
 	struct session_parameters parameters; /* parameters of the next session */
 	int64_t start;         /* earliest start of the next session (now_milliseconds()) */
-	int64_t stop_time;     /* time at which that session is interrupted; INT64_MAX: never */
+	int64_t stop_time;     /* time to interrupt that session; INT64_MAX: never */
 	int64_t begun;         /* start of the first session (now_milliseconds()); 0: none */
 	int64_t measuring;     /* planned duration of all measurements so far, in milliseconds */
 	const char *step;      /* step of the next session's finding */
 	bool stopped;          /* no further session runs, because packets are lost */
 	bool needs_explaining; /* a session failed, and no lost packets explain it */
-	struct outcome outcomes[MAX_CONNECTIONS]; /* outcomes of the latest sessions, run at once */
+	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions, run at once */
 	unsigned int outcome_count;               /* number of valid outcomes */
-	const struct outcome *outcome;            /* the worst of these outcomes */
+	const struct outcome *outcome;            /* the worst of them */
 	bool reached;                             /* a server of this project answered */
 	bool mode_is_known; /* the server's operation is known, or both were tried */
 	uint64_t size;      /* latest size: bytes in each direction */
@@ -80,8 +79,8 @@ struct probe {
 	int64_t exchange;  /* shortest duration of a session that transferred a size, in ns */
 	uint64_t verified; /* the largest size that was verified in both directions; 0: none */
 	bool all_verified; /* every size is verified in both directions */
-	struct counters before, after; /* counters of this host's port, over all sessions */
-	/* approximate number of packets in all sessions, with SESSION_PACKETS in each */
+	struct counters before, after; /* of this host's port, over all sessions */
+	/* approximate packets of all sessions, with SESSION_PACKETS in each */
 	uint64_t packets_to_server, packets_to_client;
 	struct loss loss;
 	uint64_t peer_errors; /* errors that the server's port counted, plus 1; 0: not known */
@@ -95,22 +94,21 @@ struct probe {
 void probe_init(struct probe *probe, const struct options *options, const struct process *process,
 		struct findings *findings, struct path *path);
 
-/* Store the outcome of a session. Called by probe->run after the session's thread has ended. */
+/* Store the outcome of a session whose thread has ended. */
 void probe_take(struct probe *probe, const struct connection *connection);
 
 /*
- * Run as many sessions with the server as needed, by `run` with `argument`, and report the
- * findings. If no server of this project answers at an address, try the next address of the host.
- * Return STATUS_INTERRUPTED after a signal; else the status of the first session that failed,
- * STATUS_TIMED_OUT if the sessions took too long, STATUS_TOO_SLOW if a rate is below --min-rate,
- * STATUS_LOCAL_FAILURE if a session could not start, or else STATUS_SUCCESS.
+ * Run sessions with the server, by `run` with `argument`, and report the findings. If no server of
+ * this project answers at an address, try the host's next address. Return STATUS_INTERRUPTED after
+ * a signal; else the status of the first failed session, STATUS_TIMED_OUT if the sessions took too
+ * long, STATUS_TOO_SLOW if a rate is below --min-rate, STATUS_LOCAL_FAILURE if a session could not
+ * start, or STATUS_SUCCESS.
  */
 enum status probe_server(struct probe *probe, session_function run, void *argument);
 
 /*
- * Report the counters that grew during the sessions, and the packets that were lost. Return
- * `status`; but if it is STATUS_SUCCESS and more packets are lost than options->max_loss allows,
- * return STATUS_TOO_SLOW.
+ * Report the counters that grew during the sessions, and the lost packets. Return `status`, or
+ * STATUS_TOO_SLOW instead of STATUS_SUCCESS if more packets are lost than options->max_loss allows.
  */
 enum status probe_report_counters(struct probe *probe, enum status status);
 
