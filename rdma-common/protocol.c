@@ -79,12 +79,12 @@ bool protocol_verified(const struct protocol *protocol)
 }
 
 /*
- * A probe could break the session once the peer may have left. Over InfiniBand and RoCE the peer
- * may leave when its last message has arrived here. Over iWARP it may leave when it has this side's
- * last message; TCP may then still retransmit the peer's last message, and a probe that finds no
- * queue pair would break the connection. Also, over iWARP a server must not send before its client
- * (RFC 5044, section 7.1.2): if its reply to the connect request was lost and arrives together with
- * a probe, the client gives up.
+ * A probe could break the session once the peer may have left. Over InfiniBand and RoCE it may
+ * leave when its last message has arrived here, over iWARP when it has this side's last message.
+ * TCP may then still retransmit the peer's last message, and a probe that finds no queue pair would
+ * break the connection. Also, over iWARP a server must not send before its client (RFC 5044,
+ * section 7.1.2): if its reply to the connect request was lost and arrives together with a probe,
+ * the client gives up.
  */
 bool probe_disturbs(const struct protocol *protocol, bool iwarp)
 {
@@ -111,10 +111,7 @@ struct protocol protocol_start(enum role role, enum operation operation)
 	return protocol;
 }
 
-/*
- * Return the result of a session that ends now, as messages and completions show it;
- * STATUS_PEER_LOST if they show none.
- */
+/* Return the result that messages and completions show so far; STATUS_PEER_LOST: none. */
 static enum status conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
@@ -145,8 +142,8 @@ bool counts_as_reason(const struct protocol *protocol, enum status status)
 
 /*
  * Begin to close, if `status` counts as a reason: disconnect, and post nothing more. An established
- * result outranks the event that closes the session: success of both sides, a reason to give up or,
- * unless the peer breaks the protocol, a bad verdict of either side.
+ * result (conclusion()) outranks `status`; but if the peer breaks the protocol, only success and a
+ * reason to give up do.
  */
 static void begin_closing(struct step *step, enum status status)
 {
@@ -176,8 +173,7 @@ static void establish(struct protocol *protocol)
 static void receive(struct step *step, enum remote_stage message)
 {
 	struct protocol *protocol = &step->protocol;
-	bool our_turn_first; /* this side has already posted the message that must precede the
-				peer's */
+	bool our_turn_first; /* this side has posted the message that must precede the peer's */
 
 	switch (message) {
 	case REMOTE_MR: /* the client's MSG_MR is first: over iWARP the client must send first */
@@ -198,7 +194,6 @@ static void receive(struct step *step, enum remote_stage message)
 	protocol->remote = message;
 }
 
-/* Post MSG_DONE, but only while operation_runs(). */
 static void post_done(struct step *step)
 {
 	if (!operation_runs(&step->protocol))
@@ -209,8 +204,8 @@ static void post_done(struct step *step)
 }
 
 /*
- * Record the completion of a message: go from stage `before` to `after`. Completions arrive in the
- * order of posting: one in another stage is a failure, except after this side gave up.
+ * Record the completion of a message: go from stage `before` to `after`. A completion in another
+ * stage is a failure, unless this side gave up.
  */
 static void complete(struct step *step, enum local_stage before, enum local_stage after)
 {
@@ -246,9 +241,9 @@ static void receive_early_verdict(struct step *step, enum status verdict)
 }
 
 /*
- * Give up a payload that this side cannot read or store; only the first call counts. This side
- * sends a bad verdict as soon as it may, and the peer disconnects. If this side cannot send one, or
- * has already verified the payload, it disconnects itself.
+ * Give up a payload that this side cannot read or store: send a bad verdict as soon as possible,
+ * and let the peer disconnect. If this side cannot send one, or has already verified the payload,
+ * it disconnects itself.
  */
 static void fail_payload(struct step *step, enum status status)
 {
@@ -291,10 +286,10 @@ static bool has_outcome(const struct protocol *protocol)
 }
 
 /*
- * Handle a work request that the provider refused. Some providers refuse every post as soon as the
- * kernel knows that the peer has left, before the completion queue or the connection manager
- * reports it. So stop posting, and wait for an explanation (explain_refusal()) until the deadline.
- * Do not disconnect earlier: that flushes work requests, too.
+ * Handle a refused work request. Some providers refuse every post as soon as the kernel knows that
+ * the peer has left, before the completion queue or the connection manager reports it. So stop
+ * posting, and wait for an explanation (explain_refusal()) until the deadline. Disconnecting
+ * earlier would also flush work requests.
  */
 static void refuse_send(struct step *step)
 {
@@ -369,8 +364,8 @@ static void explain_refusal(struct step *step, struct event event)
 }
 
 /*
- * Handle a deadline. Before closing, begin to close. While closing, end the wait for an explanation
- * and flush what is posted; finish if neither is left, or at the second deadline.
+ * Handle a deadline: begin to close. While closing, end the wait for an explanation and flush
+ * posted work requests; finish if neither is left, or at the second deadline.
  */
 static void expire(struct step *step)
 {
@@ -475,8 +470,8 @@ static void record(struct step *step, struct event event)
 }
 
 /*
- * Return true if this side must send its verdict now: verification has ended, or this side gave up
- * after its MSG_MR and before verification began.
+ * Return true if this side must send its verdict: it has verified, or gave up between its MSG_MR
+ * and verification.
  */
 static bool verdict_is_due(const struct protocol *protocol)
 {
@@ -513,9 +508,8 @@ static void proceed(struct step *step)
 }
 
 /*
- * Finish when every posted work request has completed, no verification is running and, if the
- * connection was established, the disconnection was reported. An apparent loss of the peer may be
- * the regular end: the disconnection and the last completions arrive on different channels.
+ * Finish when nothing is left to wait for. An apparent loss of the peer may be the regular end: the
+ * disconnection and the last completions arrive on different channels.
  */
 static void try_to_finish(struct protocol *protocol)
 {

@@ -28,16 +28,15 @@ enum local_stage {
 	LOCAL_OPERATION_POSTED,
 	LOCAL_DONE_POSTED,
 	LOCAL_DONE_SENT,
-	LOCAL_VERIFYING, /* the incoming payload is being verified and stored, until EVENT_VERIFIED
-			  */
+	LOCAL_VERIFYING, /* the payload is being verified and stored, until EVENT_VERIFIED */
 	LOCAL_VERIFIED,  /* the verification has ended, with the result `check` */
 	LOCAL_VERDICT_POSTED,
 	LOCAL_VERDICT_SENT,
 };
 
 /*
- * The last message of the peer, apart from MSG_WINDOW. The peer sends each of these messages once,
- * in this order. If it gives up, it sends a bad verdict early, and nothing afterwards.
+ * The last message of the peer, apart from MSG_WINDOW. The peer sends each once, in this order. If
+ * it gives up, it sends a bad verdict early, and nothing more.
  */
 enum remote_stage {
 	REMOTE_SILENT,
@@ -65,8 +64,7 @@ struct protocol {
 	bool overdue;      /* closing, and the first deadline has passed */
 	bool post_failed;  /* a send was refused, or no receive is left, and no event has explained
 			      that yet */
-	bool lingers;      /* the peer has left, and this side does not disconnect yet, because its
-			      MSG_DONE may still complete */
+	bool lingers;      /* the peer has left; disconnecting waits for MSG_DONE to complete */
 	enum status check; /* this side's verdict on the incoming payload, or why it gave up */
 	enum status verdict; /* the peer's verdict on the outgoing payload, once received */
 	enum status status;  /* why the session closes; final in PHASE_FINISHED */
@@ -129,16 +127,14 @@ struct step protocol_step(struct protocol protocol, struct event event);
 
 /*
  * Return true if `status` becomes the reason why the session closes. Only the first reason does,
- * with two exceptions that replace STATUS_PEER_LOST: STATUS_CONTENTS_WRONG, because a late
- * completion may show that the peer broke the protocol before; and, while a refused post has no
- * explanation, any status.
+ * except that STATUS_PEER_LOST is replaced by STATUS_CONTENTS_WRONG (a late completion may show
+ * that the peer broke the protocol) and, while a refused post has no explanation, by any status.
  */
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 
 /*
  * Return true while requests of this side's operation may be posted: from the exchange of both
- * MSG_MRs until this side's MSG_DONE. During this time the caller checks transfer_done_due(), and
- * feeds EVENT_DONE_DUE when it returns true.
+ * MSG_MRs until this side's MSG_DONE.
  */
 static inline bool operation_runs(const struct protocol *protocol)
 {
@@ -153,8 +149,8 @@ const char *remote_stage_name(enum remote_stage remote);
 
 /*
  * Return true while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are
- * exchanged. After its own verdict this side only confirms MSG_WINDOWs, so that a peer that stores
- * slowly does not run out of credits; if it gave up, it sends none.
+ * exchanged. After its own verdict this side only confirms MSG_WINDOWs, so that a slowly storing
+ * peer does not run out of credits; if it gave up, it sends none.
  */
 bool window_may_be_sent(const struct protocol *protocol);
 
@@ -164,10 +160,7 @@ bool window_may_be_sent(const struct protocol *protocol);
  */
 bool window_may_come(const struct protocol *protocol);
 
-/*
- * Return true if the verification of the incoming payload has ended, with any result, and this side
- * has not given up.
- */
+/* Return true if verification has ended, with any result, and this side has not given up. */
 bool protocol_has_verified(const struct protocol *protocol);
 /* Return true if the incoming payload matches its digest. */
 bool protocol_verified(const struct protocol *protocol);
