@@ -111,10 +111,7 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	return 0;
 }
 
-/*
- * Return true if `error` means that this host does not have the address, its family, or an RDMA
- * device for it.
- */
+/* Return true if `error` means that this host lacks the address, its family, or an RDMA device. */
 static bool is_unusable(int error)
 {
 	return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == ENODEV;
@@ -122,7 +119,7 @@ static bool is_unusable(int error)
 
 /*
  * Listen on each address that this host has, at most LISTENERS, all on the same port: `port` or, if
- * that is 0, the port of the first listener. Return 0, or -1 with errno and perhaps some listeners.
+ * 0, the port of the first listener. Return 0, or -1 with errno and perhaps some listeners.
  */
 static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
 {
@@ -130,10 +127,7 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	     address && server->listener_count < LISTENERS; address = address->ai_next) {
 		set_port(address->ai_addr, port);
 		if (listen_on(server, address->ai_addr)) {
-			/*
-			 * Linux reports EADDRNOTAVAIL for the address of another host, but also for
-			 * a wildcard address whose port is in use
-			 */
+			/* for a wildcard address whose port is in use Linux gives EADDRNOTAVAIL */
 			if (errno == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
 				errno = EADDRINUSE;
 			if (!is_unusable(errno))
@@ -185,9 +179,8 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 }
 
 /*
- * Stop the server because the device of a listener was removed. Linux reports this only for a
- * listener that is bound to an address, and thereby to a device. A wildcard listener uses each
- * device that appears.
+ * Stop the server: the device of a listener was removed. Linux reports this only for a listener
+ * that is bound to an address. A wildcard listener uses each device that appears.
  */
 static void lose_listener(struct server *server)
 {
@@ -203,7 +196,7 @@ static void lose_listener(struct server *server)
 
 /* ---- Sessions ---- */
 
-/* Report and destroy a session that is over or whose client was rejected. Return its status. */
+/* Report and destroy a session that is over or was rejected. Return its status. */
 static enum status finish(struct connection *connection)
 {
 	enum status status = connection_join(connection);
@@ -249,10 +242,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 }
 
 /*
- * Return true if no further client can be served: the program is ending, --one-off or
- * --max-sessions allows no further session, or too many helpers are stuck. Then also set the reason
- * for the client (stuck helpers: REFUSAL_SETUP stays) and, unless connection_reject() does that,
- * the server's message.
+ * Return true if no further client can be served; then set the reason for the client (stuck
+ * helpers: REFUSAL_SETUP stays) and, unless connection_reject() does that, the server's message.
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {
@@ -264,7 +255,7 @@ static bool over_session_limit(const struct server *server, struct connection *c
 	if (server->stopping || count > most) /* `count` includes this connection */
 		connection->setup_refusal = REFUSAL_SESSIONS;
 	if (server->stopping || (options->one_off && count > 1))
-		return true; /* connection_reject() reports the reason */
+		return true;
 	if (count > most)
 		connection_fail(
 			connection, STATUS_REFUSED,
@@ -282,11 +273,9 @@ static bool over_session_limit(const struct server *server, struct connection *c
 }
 
 /*
- * Return the options of a session: the program's, changed as the client's hello requests. A server
- * performs the client's operation if it has none of its own, or if the client measures. In a
+ * Return the options of a session: the program's, changed as the client's hello requests. In a
  * session of --check the server performs its operation once, or for the seconds that the client
- * sets: repetitions would only delay the client. The server's own --iters, --duration, --interval,
- * --verify-all and --min-rate do not apply then: the client measures.
+ * sets: repetitions would only delay the client, which measures.
  */
 static struct options options_for(const struct server *server, const struct peer_hello *client)
 {

@@ -22,8 +22,8 @@
 /* The part of an incoming payload to show. All zero: no byte has arrived. */
 struct excerpt {
 	uint8_t head[SHOWN_PAYLOAD]; /* the first bytes */
-	size_t head_size;            /* number of bytes in `head` */
-	uint64_t size;               /* number of bytes added so far */
+	size_t head_size;            /* bytes in `head` */
+	uint64_t size;               /* bytes added so far */
 	bool goes_on;                /* a byte after `head` is not zero */
 	bool is_pattern;
 };
@@ -37,16 +37,13 @@ struct verification {
 	uint64_t length;      /* bytes of all passes, or LENGTH_UNKNOWN */
 	uint64_t pass_length; /* bytes of one pass, or LENGTH_UNKNOWN */
 	/* The result: */
-	uint64_t bytes; /* number of bytes verified so far; the digest is compared at the end */
+	uint64_t bytes;      /* bytes verified so far; the digest is compared at the end */
 	int64_t nanoseconds; /* time spent on verification */
 	void *digest;
 	struct excerpt excerpt;
 };
 
-/*
- * Begin a verification. The caller has set the expectation and zeroed the rest. Return false if
- * memory runs out.
- */
+/* Begin a verification: the expectation is set, the rest zero. Return false if memory runs out. */
 bool verify_begin(struct verification *verification);
 void verify_free(struct verification *verification);
 
