@@ -31,10 +31,7 @@
 #define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* a disk may become slow suddenly */
 /* Maximum number of symbolic links that the kernel follows (path_resolution(7)). */
 #define LINKS 40
-/*
- * A temporary name beside the file, independent of the file's own name, which may have the maximum
- * length; and the maximum number of names to try.
- */
+/* A temporary name, independent of the file's own, which may have the maximum length. */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
 #define MAX_NAMES      100
 /* Bytes for a path; the rest of PATH_MAX is room for a temporary name. */
@@ -68,6 +65,10 @@ struct output {
 	char temporary_name[PATH_MAX]; /* name until the file gets its final name; empty: none */
 };
 
+/*
+ * Set errno, and return -1. Functions of this file that return int do the same on failure, and
+ * return 0 or a descriptor on success, unless their comment says otherwise.
+ */
 static int fail(int error)
 {
 	errno = error;
@@ -83,9 +84,9 @@ static int unless_unsupported(int result)
 }
 
 /*
- * Return 0 as unless_unsupported() does, and also if the call was denied: to this user (EPERM, or
- * EACCES from NFSv4 and security modules), for an id that this user namespace does not map
- * (EINVAL), or for one that the mount does not map (EOVERFLOW).
+ * Return 0 as unless_unsupported() does, and also if the call was denied: to this user (EPERM;
+ * EACCES from NFSv4 and security modules), or for an id that this user namespace (EINVAL) or the
+ * mount (EOVERFLOW) does not map.
  */
 static int unless_refused(int result)
 {
@@ -96,10 +97,7 @@ static int unless_refused(int result)
 
 /* ---- Owners ---- */
 
-/*
- * Return the sum of the last number in each line of a file in /proc; `otherwise` if it cannot be
- * read.
- */
+/* Return the sum of the last numbers of a file's lines; `otherwise` if it cannot be read. */
 static uint64_t add_last_numbers(const char *name, uint64_t otherwise)
 {
 	FILE *file = fopen(name, "re");
@@ -118,9 +116,9 @@ static uint64_t add_last_numbers(const char *name, uint64_t otherwise)
 }
 
 /*
- * Return true if this id is the overflow id, which stands for all ids that this user namespace does
- * not map (user_namespaces(7)). `map` has a line for each range of ids, with their number at its
- * end. Where all ids are mapped, the overflow id is a user or a group like any other.
+ * Return true if this id is the overflow id, and stands for ids that this user namespace does not
+ * map (user_namespaces(7)). Each line of `map` ends with the number of ids in a range. Where all
+ * ids are mapped, the overflow id is an ordinary one.
  */
 static bool is_unmapped(uint64_t id, const char *overflow, const char *map)
 {
@@ -140,11 +138,11 @@ static bool is_unmapped_group(gid_t group)
 /* ---- Names ---- */
 
 /*
- * Check that no other user has planted this file in a sticky folder that everybody, or a group, may
- * write to. That user would get the payload through a FIFO or a link, or as the owner of the file
- * that is replaced. The rule is the kernel's (protected_symlinks, protected_fifos in proc(5)),
- * which does not apply it to readlink(2), to open(2) without O_CREAT, and to rename(2) by root.
- * Unmapped owners may differ although their numbers are equal. Return 0, or -1 with errno.
+ * Check that no other user has planted this file in a sticky folder that others may write to: that
+ * user would get the payload through a FIFO or a link, or as the owner of a replaced file. The
+ * kernel does not apply its rule (protected_symlinks, protected_fifos in proc(5)) to readlink(2),
+ * to open(2) without O_CREAT, and to rename(2) by root. Unmapped owners may differ although their
+ * numbers are equal.
  */
 static int check_owner(const struct place *place, const struct stat *about)
 {
@@ -161,9 +159,9 @@ static int check_owner(const struct place *place, const struct stat *about)
 }
 
 /*
- * Get the attributes of the name itself, without following a symbolic link. In a sticky folder the
- * result stays valid: only root, this user and the folder's owner can remove a file that
- * check_owner() allows. Return 0, or -1 with errno; ENOENT: the name does not exist.
+ * Get the attributes of the name; do not follow a symbolic link. In a sticky folder the result
+ * stays valid: only root, this user and the folder's owner can remove a file that check_owner()
+ * allows. ENOENT: the name does not exist.
  */
 static int inspect(const struct place *place, struct stat *about)
 {
@@ -172,8 +170,8 @@ static int inspect(const struct place *place, struct stat *about)
 
 /*
  * Return true for a name in procfs, and set `is_open`; for a descriptor of this process also set
- * `descriptor`. A link in /proc/PID/fd leads to an open file, whatever its text says (proc(5)): the
- * text may name another file by now, or no file. /dev/stdout and /dev/fd lead there, too.
+ * `descriptor`. A link in /proc/PID/fd leads to an open file (proc(5)), even if its text names
+ * another file by now, or none. /dev/stdout and /dev/fd lead there, too.
  */
 static bool is_proc_fd(struct place *place)
 {
@@ -196,8 +194,7 @@ static bool is_proc_fd(struct place *place)
 
 /*
  * Follow symbolic links into `place`, even to a name that does not exist yet. Unless the place is
- * open already, set `about`; its st_mode is 0 if the name does not exist. Return 0, or -1 with
- * errno.
+ * open, set `about`; its st_mode is 0 if the name does not exist.
  */
 static int follow_links(const char *name, struct place *place)
 {
@@ -231,10 +228,7 @@ static int follow_links(const char *name, struct place *place)
 	return fail(used < PATH_SIZE ? ELOOP : ENAMETOOLONG);
 }
 
-/*
- * Find the place that the name stands for. Return 0, or -1 with errno if nothing can be stored
- * there.
- */
+/* Find the place that the name stands for; fail if nothing can be stored there. */
 static int find_place(const char *name, struct place *place)
 {
 	bool is_there;
@@ -257,8 +251,8 @@ static int find_place(const char *name, struct place *place)
 }
 
 /*
- * Return true if payloads that are written at the same time would mix. Devices such as /dev/null,
- * whose major number is 1 (null(4)), are not shared.
+ * Return true if simultaneous payloads would mix. Devices such as /dev/null, whose major number is
+ * 1 (null(4)), are not shared.
  */
 static bool is_shared(const struct stat *about)
 {
@@ -266,8 +260,8 @@ static bool is_shared(const struct stat *about)
 }
 
 /*
- * Return true if `descriptor` is open on this place: by its number, or as the same pipe, socket or
- * terminal; not as the same file, because two descriptors of one file may have different positions.
+ * Return true if `descriptor` is open on this place: by number, or as the same pipe, socket or
+ * terminal. A file counts only by number: its descriptors may have different positions.
  */
 static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
@@ -324,8 +318,8 @@ const char *output_error(int error)
 /* ---- Before the transfer ---- */
 
 /*
- * Check that a file of `size` bytes, if the size is known, can be created in `folder`; access(2)
- * also notices an immutable folder. Return 0, or -1 with errno.
+ * Check that a file of `size` bytes can be created in `folder`. access(2) also notices an immutable
+ * folder.
  */
 static int check_folder(const char *folder, uint64_t size)
 {
@@ -347,10 +341,7 @@ static int check_folder(const char *folder, uint64_t size)
 	return 0;
 }
 
-/*
- * Find a reason why output_commit() could not give the file this name (statx(2)). Return 0 if none
- * is found, or -1 with errno.
- */
+/* Fail if statx(2) shows that output_commit() could not give the file this name. */
 static int check_name(const struct place *place)
 {
 	const uint64_t immutable = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
@@ -393,8 +384,8 @@ static bool is_cancelled(const atomic_bool *cancelled)
 }
 
 /*
- * Wait up to PATIENCE_MILLISECONDS until `descriptor` is ready for write(2), and return true if it
- * is. If it is -1, wait for the whole time, and return false.
+ * Wait up to PATIENCE_MILLISECONDS until `descriptor` is ready for write(2); return true if it is.
+ * If it is -1, wait for the whole time.
  */
 static bool wait_for_reader(int descriptor)
 {
@@ -403,10 +394,7 @@ static bool wait_for_reader(int descriptor)
 	return poll(&ready, 1, PATIENCE_MILLISECONDS) > 0;
 }
 
-/*
- * Wait until no other output of this process writes to a shared place, and set `*taken`. Return 0,
- * or -1 with errno.
- */
+/* Wait until no other output of this process writes to a shared place, and set `*taken`. */
 static int lock_output(struct output *output, atomic_bool *taken)
 {
 	while (atomic_exchange(taken, true)) {
@@ -420,7 +408,7 @@ static int lock_output(struct output *output, atomic_bool *taken)
 
 /*
  * Open a device, or a pipe once it has a reader. Check the opened file, because another one may
- * have the name by now. Return the descriptor, or -1 with errno.
+ * have the name by now.
  */
 static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
@@ -443,10 +431,10 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 }
 
 /*
- * Use standard output or another open descriptor, and return the descriptor to write to. Open a
- * pipe or a terminal again, so that write(2) cannot block this thread and no other process finds
- * the descriptor non-blocking. If that is denied, as after sudo(8), or for a socket, write only
- * PIPE_BUF bytes at a time: a pipe or a socket accepts them after POLLOUT (pipe(7)).
+ * Use an open descriptor, and return the one to write to. Open a pipe or a terminal again, so that
+ * write(2) cannot block and no other process finds the descriptor non-blocking. If that is denied,
+ * as after sudo(8), or for a socket, write only PIPE_BUF bytes at a time, which a pipe or a socket
+ * accepts after POLLOUT (pipe(7)).
  */
 static int open_again(struct output *output, int descriptor)
 {
@@ -466,8 +454,8 @@ static int open_again(struct output *output, int descriptor)
 /* ---- A file ---- */
 
 /*
- * Call `claim` with random names in output->temporary_name, beside the file, until one is free; try
- * MAX_NAMES names. Return the result of `claim`, or -1 with errno and an empty temporary_name.
+ * Call `claim` with random names in output->temporary_name until one is free, at most MAX_NAMES
+ * times. On failure temporary_name is empty.
  */
 static int claim_temporary_name(struct output *output, int (*claim)(const struct output *output))
 {
@@ -490,7 +478,7 @@ static int claim_temporary_name(struct output *output, int (*claim)(const struct
 
 /*
  * Return the mode of a new file, which umask(2) or the folder's ACL restricts. A file that replaces
- * another one is private until it gets the mode of the replaced file, which may be denied.
+ * another one is private until it gets that file's mode, which may be denied.
  */
 static mode_t new_mode(const struct output *output)
 {
@@ -505,7 +493,7 @@ static int create_temporary(const struct output *output)
 
 /*
  * Create a file without a name, so that nothing is left however this process ends; if the file
- * system cannot do that, with a temporary name. Return the descriptor, or -1 with errno.
+ * system cannot do that, with a temporary name.
  */
 static int create_file(struct output *output)
 {
@@ -520,9 +508,8 @@ static int create_file(struct output *output)
 }
 
 /*
- * Copy the ACL of the replaced file to the new one; if it has none, remove the new file's ACL.
- * Return false if that fails: the mode's group bits may then be a mask (acl(5)), not the rights of
- * the group.
+ * Copy the ACL of the replaced file; if it has none, remove that of the new one. Return false if
+ * that fails: the mode's group bits may then be a mask (acl(5)), not the rights of the group.
  */
 static bool copy_acl(const struct output *output)
 {
@@ -537,9 +524,8 @@ static bool copy_acl(const struct output *output)
 }
 
 /*
- * Copy ACL, mode, group and owner of a replaced regular file, each if permitted. Remove the rights
- * of a group that the file does not get. Set the owner last: a file of another user cannot be
- * changed. Return 0 (also if no file is replaced), or -1 with errno.
+ * Copy the attributes of a replaced regular file, as output_commit() promises. Set the owner last:
+ * a file of another user cannot be changed.
  */
 static int set_attributes(const struct output *output)
 {
@@ -568,10 +554,7 @@ static int set_attributes(const struct output *output)
 		       : 0;
 }
 
-/*
- * Give the unnamed file the name `name`; linkat(2) never replaces a file. Return 0, or -1 with
- * errno.
- */
+/* Give the unnamed file the name `name`; linkat(2) never replaces a file. */
 static int link_as(const struct output *output, const char *name)
 {
 	char source[32];
@@ -585,10 +568,7 @@ static int link_temporary(const struct output *output)
 	return link_as(output, output->temporary_name);
 }
 
-/*
- * Give the unnamed file its final name, or a temporary one if the final name is taken. Return 0, or
- * -1 with errno.
- */
+/* Give the unnamed file its final name, or a temporary one if the final name is taken. */
 static int link_file(struct output *output)
 {
 	if (!link_as(output, output->place.path))
@@ -597,8 +577,8 @@ static int link_file(struct output *output)
 }
 
 /*
- * Give the complete file its final name. Replace the file that has the name by now, unless another
- * user has planted it. Return 0, or -1 with errno.
+ * Give the complete file its final name. Replace a file of that name, unless another user has
+ * planted it.
  */
 static int name_file(struct output *output)
 {
@@ -618,24 +598,20 @@ static int name_file(struct output *output)
 
 /* ---- Syncing ---- */
 
-/* Sync the folder, so that the name is durable, too (fsync(2)). Return 0, or -1 with errno. */
+/* Sync the folder, so that the name is durable, too (fsync(2)). */
 static int sync_folder(const struct output *output)
 {
 	int descriptor = open(output->place.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int error;
 
-	if (descriptor < 0) /* a user may have the right to write to a folder but not to read it */
+	if (descriptor < 0) /* write access does not imply read access */
 		return unless_unsupported(syncfs(output->descriptor));
 	error = unless_unsupported(fsync(descriptor)) ? errno : 0;
 	close(descriptor);
 	return error ? fail(error) : 0;
 }
 
-/*
- * Count written bytes. Sync after as many bytes as the disk writes in about a second, between
- * MIN_SYNC and MAX_SYNC: double that number if the sync took at most 500 ms, halve it if it took
- * more than 1500 ms. Return 0, or -1 with errno.
- */
+/* Count written bytes. Sync after as many bytes as the disk writes in about a second. */
 static int sync_as_it_goes(struct output *output, size_t written)
 {
 	int64_t started, milliseconds;
@@ -686,7 +662,7 @@ static int release(struct output *output)
 		unlink(output->temporary_name);
 	if (output->descriptor >= 0 && !output->borrowed && close(output->descriptor))
 		error = errno;
-	if (output->taken) /* another output may use the shared place now */
+	if (output->taken)
 		atomic_store(output->taken, false);
 	free(output);
 	return error;
@@ -732,10 +708,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 	return count;
 }
 
-/*
- * Sync the output. Give a file its name only afterwards, so that no reader sees a part. Return 0,
- * or -1 with errno.
- */
+/* Sync the output. Give a file its name only afterwards, so that no reader sees a part. */
 static int finish_output(struct output *output)
 {
 	if (!output->place.is_file)
