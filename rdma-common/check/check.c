@@ -14,13 +14,13 @@
 
 /*
  * First of UNUSED_PORTS ports on which probably no program listens: no service is registered for
- * them, but some systems choose source ports from this range. If a program answers, try the next.
+ * them, but some systems choose source ports from this range.
  */
 #define UNUSED_PORT  47893
 #define UNUSED_PORTS 4
 /*
- * Maximum timeout, in seconds, of a request that looks for the cause of a failed one: the kernel
- * repeats a lost request after 4 s.
+ * Maximum timeout, in seconds, of a request that explains a failed one: the kernel repeats a lost
+ * request after 4 s.
  */
 #define CONTROL_SECONDS 6
 
@@ -39,7 +39,7 @@ void check_init(struct check *check, const struct options *options, const struct
 	probe_init(&check->probe, options, process, &check->findings, &check->path);
 }
 
-/* Return `good`, the result of a step. If it is true, discard the failures found before. */
+/* If a step was good, discard the failures found before. Return `good`. */
 static bool forgive(struct check *check, bool good)
 {
 	if (good)
@@ -143,8 +143,8 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 }
 
 /*
- * Send requests, as send_request() does, to unused ports until no program answers; set
- * FACT_control_port to the last port.
+ * Call send_request() for unused ports until no program answers; set FACT_control_port to the last
+ * one.
  */
 static bool send_to_unused(struct check *check, enum fact fact)
 {
@@ -183,8 +183,8 @@ static void explain_request(struct check *check)
 }
 
 /*
- * Without PORT: try the addresses until one answers, and return STATUS_SUCCESS. If none does,
- * report why, and return the status of the last request.
+ * Without PORT: try the addresses until one answers. If none does, report why, and return the
+ * status of the last request.
  */
 static enum status reach_address(struct check *check)
 {
@@ -239,7 +239,6 @@ enum status check_reach(struct check *check, enum status status, session_functio
 
 /* ---- The end ---- */
 
-/* After a success, print "Ready" and the command to run next. */
 static void print_ready(const struct check *check)
 {
 	struct console *console = check->process->console;

@@ -16,8 +16,8 @@ struct check {
 	const struct process *process;
 	struct findings findings;
 	struct devices devices;
-	struct evidence evidence; /* facts that show why no connection is established */
-	bool explained;           /* a rule of reach.h holds, and was reported */
+	struct evidence evidence;
+	bool explained; /* a rule of reach.h holds, and was reported */
 	struct path path;
 	struct probe probe;
 };
@@ -26,10 +26,10 @@ struct check {
 void check_init(struct check *check, const struct options *options, const struct process *process);
 
 /*
- * Report the devices, then the route to options->address (without an address: the limits of this
- * host), then the memory for a session. Return STATUS_SUCCESS if a session can be tried,
- * STATUS_TOO_SLOW if host_examine() found a limit, STATUS_LOCAL_FAILURE if the memory cannot be
- * registered, or else STATUS_UNRESOLVED.
+ * Report the devices, the route to options->address (without one: the limits of this host), and the
+ * memory for a session. Return STATUS_SUCCESS if a session can be tried, STATUS_TOO_SLOW if
+ * host_examine() found a limit, STATUS_LOCAL_FAILURE if the memory cannot be registered, or else
+ * STATUS_UNRESOLVED.
  */
 enum status check_path(struct check *check);
 
@@ -43,8 +43,8 @@ enum status check_reach(struct check *check, enum status status, session_functio
 
 /*
  * Report the counters of all sessions, and the result. With --json: print the findings as one
- * object. Free the path and the devices. `status`: the result of the other functions. Return
- * `status`, or with PORT the result of probe_report_counters() for `status`.
+ * object. Free the path and the devices. `status`: the result so far. Return it, or with PORT
+ * probe_report_counters()'s result.
  */
 enum status check_finish(struct check *check, enum status status);
 

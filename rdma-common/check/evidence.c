@@ -27,15 +27,15 @@
 #include "../sysfs.h"
 #include "congestion.h"
 
-/* UDP port that should be unused, to compare its answer with that of ROCE_PORT. */
+/* UDP port that should be unused, to compare its answer with ROCE_PORT's. */
 #define UNUSED_UDP_PORT 47891
 /* Number of tries, because a UDP datagram may be lost, and time to wait for the answer to each. */
 #define UDP_TRIES        2
 #define UDP_MILLISECONDS 400
 /*
- * Bytes of a datagram. Over IPv6 a datagram shorter than the base transport header, 12 bytes,
- * makes a receiving kernel with Soft-RoCE panic (rxe_rcv() of Linux 6.1 uses pkt->qp before it is
- * set). A longer datagram of zeros is for queue pair 0, and is dropped.
+ * Bytes of a datagram. Over IPv6 a datagram shorter than the base transport header, 12 bytes, makes
+ * a receiving kernel with Soft-RoCE panic (rxe_rcv() of Linux 6.1 uses pkt->qp before it is set). A
+ * longer datagram of zeros is for queue pair 0, and is dropped.
  */
 #define DATAGRAM_SIZE 64
 /* State of an identifier that listens (enum rdma_cm_state in the kernel's cma_priv.h). */
@@ -87,7 +87,7 @@ static bool is_known(const struct evidence *evidence, enum fact fact)
 
 /* ---- Network interfaces, routes and neighbours ---- */
 
-/* Return the text of an attribute, which ends with a zero; `other` if the attribute is missing. */
+/* Return the text of an attribute, which ends with a zero; `other` if it is missing. */
 static const char *text_of(struct span text, const char *other)
 {
 	return text.size > 0 ? (const char *)text.bytes : other;
@@ -103,8 +103,7 @@ static const char *address_of(struct span raw, char text[INET6_ADDRSTRLEN])
 }
 
 /*
- * Ask the kernel for all objects of a kind: call `function` with each message; its body has `size`
- * bytes.
+ * Call `function` with the kernel's message about each object of a kind; its body has `size` bytes.
  */
 static void dump_all(struct evidence *evidence, int request_type, int type, size_t size,
 		     netlink_function function)
@@ -115,10 +114,7 @@ static void dump_all(struct evidence *evidence, int request_type, int type, size
 	netlink_ask(NETLINK_ROUTE, &request, type, function, evidence);
 }
 
-/*
- * Set the facts about a network interface: the name of a VRF; the kind, such as "vlan" or "ipip",
- * of gid_interface and route_interface.
- */
+/* Set the facts vrf, gid_kind and route_kind, if they are about this network interface. */
 static void examine_link(void *evidence, struct netlink_message message)
 {
 	const char *name = text_of(netlink_find(message.attributes, IFLA_IFNAME), "");
@@ -140,7 +136,6 @@ static void examine_link(void *evidence, struct netlink_message message)
 							   : kind);
 }
 
-/* Set the facts of a route that the kernel has found. */
 static void examine_route(void *evidence, struct netlink_message message)
 {
 	struct span gateway = netlink_find(message.attributes, RTA_GATEWAY);
@@ -270,7 +265,7 @@ static void note_interface(void *evidence, struct netlink_message port)
 		evidence_set(evidence, FACT_device_interface, name);
 }
 
-/* If a program listens with this identifier, add program, state and address to the listeners. */
+/* If a program listens with this identifier, add it to the listeners. */
 static void examine_cm_id(struct evidence *evidence, struct span id)
 {
 	struct span name = netlink_find(id, RDMA_NLDEV_ATTR_RES_SRC_ADDR);
@@ -324,8 +319,8 @@ static void examine_rdma_device(void *evidence, struct netlink_message device)
 }
 
 /*
- * Set a fact to the sum of the connection manager's counters in the files of `pattern`, if any can
- * be read, or to `most` if that is less. Return the sum.
+ * Return the sum of the counters in the files of `pattern`. If any can be read, set a fact to the
+ * sum, or to `most` if that is less.
  */
 static uint64_t sum_counters(struct evidence *evidence, enum fact fact, const char *pattern,
 			     uint64_t most)
@@ -444,7 +439,7 @@ static const char *take_icmp(struct evidence *evidence, int descriptor)
 	struct sock_extended_err *error;
 	const char *answer;
 
-	/* the socket has asked for no other control message than IP_RECVERR or IPV6_RECVERR */
+	/* the socket has asked only for IP_RECVERR or IPV6_RECVERR */
 	if (recvmsg(descriptor, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0 ||
 	    !CMSG_FIRSTHDR(&message))
 		return NULL;

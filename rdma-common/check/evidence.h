@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Facts about this host and about the path to an address, which show why no connection is
- * established. No fact needs a privilege. An unknown fact is empty.
+ * Facts about this host and the path to an address, which show why no connection is established. No
+ * fact needs a privilege. An unknown fact is empty.
  *
  * Threads: the main thread. Only evidence_can_send() and evidence_probe() send packets.
  */
@@ -13,9 +13,8 @@
 #include "host.h"
 
 /*
- * All facts. Rules, texts and the objects of --json use these names. The answer to a connect
- * request is the number of a rejection reason, "refused" (over iWARP), "answered", "silent" or
- * "failed".
+ * All facts. Rules, texts and --json use these names. The answer to a connect request is the number
+ * of a rejection reason, "refused" (over iWARP), "answered", "silent" or "failed".
  */
 #define FACTS(X)                                                                                  \
 	X(address)           /* the address of --check */                                         \
@@ -51,11 +50,11 @@
 	X(tos)               /* type of service of --tos */                                       \
 	X(udp_roce)          /* answer to UDP port 4791: see icmp_answer(); "silent" */           \
 	X(udp_other)         /* answer to an unused UDP port */                                   \
-	X(udp_from)          /* address of the host that sent the first of the two answers */     \
+	X(udp_from)          /* address of the sender of the first of the two answers */          \
 	X(listeners)         /* programs of this host that listen; "none" */                      \
-	X(stopped)           /* process ID of a listener that is stopped */                       \
-	X(requests_received) /* connect requests that this host's devices have received */        \
-	X(requests_answered) /* how many of these requests the devices have answered */           \
+	X(stopped)           /* process ID of a stopped listener */                               \
+	X(requests_received) /* connect requests that this host's devices received */             \
+	X(requests_answered) /* number of these requests that they answered */                    \
 	X(same_subnet)       /* interface, not route_interface, whose subnet has the source */
 
 enum fact {
@@ -65,7 +64,7 @@ enum fact {
 	FACT_COUNT
 };
 
-/* The texts of the facts; empty: not known. */
+/* The texts of the facts. */
 struct evidence {
 	char facts[FACT_COUNT][128];
 };
@@ -73,7 +72,6 @@ struct evidence {
 /* Return the name of a fact, a static string. */
 const char *evidence_name(enum fact fact);
 
-/* Return true if `text` is the text of the fact. */
 bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
 /* Set a fact to a text (up to 127 bytes) or a number. */
@@ -91,15 +89,15 @@ struct flow {
 };
 
 /*
- * Send one UDP datagram to port 4791, and do not wait for an answer. Return false, and set the fact
- * send_error, if sendto(2) fails. A kernel that drops this datagram would also drop a connect
- * request, and the call that withdraws the request would never return.
+ * Send one UDP datagram to port 4791 without waiting for an answer. If sendto(2) fails, set the
+ * fact send_error and return false: the kernel would also drop a connect request, and the call that
+ * withdraws the request would never return.
  */
 bool evidence_can_send(struct evidence *evidence, const struct flow *flow);
 
 /*
- * Find facts about this host and, if flow->address is set, about the route. `view`: the addresses
- * of this host that lead to a device; NULL: they are not known.
+ * Find facts about this host and, if flow->address is set, about the route. `view`: this host's
+ * addresses that lead to a device; NULL: not known.
  */
 void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		      const struct flow *flow);
@@ -107,9 +105,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 /* Find out how the address answers UDP port 4791 and an unused port, in at most 1.6 s. */
 void evidence_probe(struct evidence *evidence, const struct flow *flow);
 
-/*
- * Find facts for a user of the other host: programs that listen, requests that arrived, the route.
- */
+/* Find facts for the user of the other host: listening programs, received requests, the route. */
 void evidence_collect_listeners(struct evidence *evidence, const struct flow *flow);
 
 #endif

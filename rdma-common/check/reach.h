@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules that name why no connection is established: a table of conditions, texts, causes and
- * advice. The first rule whose condition holds is the finding. Pure, except for the reports.
+ * Rules that name why no connection is established. The first rule whose condition holds is the
+ * finding. Pure, except for the reports.
  *
  * Threads: the main thread.
  */
@@ -14,15 +14,15 @@
 #define MAX_CAUSES 3
 
 /*
- * A rule. Its name is the one in rdma-pair(7), and never changes. {name} stands for a fact.
- * Causes are listed with the likeliest first; none: the text is the cause.
+ * A rule. Its name is the one in rdma-pair(7), and never changes. {name} stands for a fact. The
+ * likeliest cause is first; none: the text is the cause.
  */
 struct rule {
 	const char *name;
 	/*
-	 * Words, all of which must hold: name=value or name!=value. Several values are separated by
-	 * '|', '*' is any value, and {name} is the value of another fact. A word about a fact that
-	 * is not known does not hold.
+	 * Words, all of which must hold: name=value or name!=value. '|' separates values, '*' is
+	 * any value, and {name} is the value of another fact. A word about an unknown fact does not
+	 * hold.
 	 */
 	const char *condition;
 	const char *text;
@@ -37,8 +37,8 @@ const struct rule *reach_rule(size_t index);
 const struct rule *reach_judge(const struct evidence *evidence);
 
 /*
- * Report the first rule that holds, or that no rule does, as a failed finding. A rule that holds
- * replaces the first failure so far. Return true if a rule holds.
+ * Report the first rule that holds, or that none does, as a failed finding. A rule replaces the
+ * first failure so far. Return true if one holds.
  */
 bool reach_report(struct findings *findings, const struct evidence *evidence);
 
@@ -53,8 +53,8 @@ void reach_report_facts(struct findings *findings, const struct evidence *eviden
 void reach_report_good(struct findings *findings, const struct evidence *evidence);
 
 /*
- * If they are known, report the programs that listen on this host, and how many connect requests
- * have arrived: the user of the other host needs both.
+ * For the user of the other host, report the programs that listen on this host, if they are known,
+ * and how many connect requests have arrived.
  */
 void reach_report_listeners(struct findings *findings, const struct evidence *evidence);
 
