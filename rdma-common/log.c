@@ -23,9 +23,6 @@
 
 /* ---- Lines ---- */
 
-/*
- * Return the stream for status lines: standard output, unless --json, --check or --output uses it.
- */
 static enum stream status_stream(const struct options *options)
 {
 	return options->json || options->check || is_standard_output(options->output)
@@ -65,10 +62,6 @@ void print_result(struct console *console, const char *format, ...)
 
 /* ---- The end of the program ---- */
 
-/*
- * Wait until everything is written, for at most --timeout, or a second after a signal. Another
- * signal ends the process.
- */
 static void drain(const struct log *log, struct process *process)
 {
 	int milliseconds = (int)timeout_milliseconds(log->options);
@@ -195,9 +188,7 @@ void print_payload(const struct log *log, const struct excerpt *excerpt)
 
 /* ---- Progress ---- */
 
-/*
- * Write an amount of bytes to `buffer`, in the largest unit that gives at least 1. Return `buffer`.
- */
+/* Write an amount of bytes in the largest unit that gives at least 1. Return `buffer`. */
 static const char *amount(double bytes, char *buffer, size_t size)
 {
 	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
@@ -211,10 +202,7 @@ static const char *amount(double bytes, char *buffer, size_t size)
 	return buffer;
 }
 
-/*
- * Return true if standard error is a terminal that can erase a line, and NO_COLOR is unset or
- * empty.
- */
+/* Return true if standard error is a terminal that erases lines, and NO_COLOR is empty or unset. */
 static bool can_draw(void)
 {
 	const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");

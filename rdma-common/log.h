@@ -33,8 +33,8 @@ void print_status(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * With --verbose, print one line on standard error. This is a macro, because traces are in the path
- * of each operation: without --verbose it evaluates none of the arguments after `log`.
+ * With --verbose, print one line on standard error. Traces are in the path of each operation:
+ * without --verbose the macro evaluates no argument after `log`.
  */
 #define print_trace(log, ...) \
 	((log)->options->verbose ? print_trace_line(log, __VA_ARGS__) : (void)0)
@@ -46,25 +46,23 @@ void print_result(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Wait until all lines are written: at most for --timeout, and at most a second if the process is
- * or was interrupted; another signal ends the process at once. Return STATUS_SUCCESS, or print a
- * message, unless that would block, and return STATUS_LOCAL_FAILURE. Call it in the main thread
- * after all others have ended; nothing may be printed afterwards.
+ * Wait until all lines are written, at most for --timeout, or for a second after a signal; another
+ * signal ends the process at once. Return STATUS_SUCCESS, or STATUS_LOCAL_FAILURE after a message,
+ * unless that would block. Call it in the main thread after all others have ended; print nothing
+ * afterwards.
  */
 enum status flush_output(const struct log *log, struct process *process);
 
 /*
- * Return the bytes as text of the user's locale. Control characters and characters that would
- * deceive a reader are escaped. The caller frees the text. Return NULL if memory runs out. Any
- * thread.
+ * Return the bytes as text of the user's locale. Control characters and deceptive characters are
+ * escaped. The caller frees the text. Return NULL if memory runs out. Any thread.
  */
 char *escape(const uint8_t *bytes, size_t size);
 
 /*
- * Copy the bytes and escape those that are not characters of the locale ("": the user's) and, with
- * `harmless`, those that escape() escapes. If the locale cannot be loaded, escape all bytes but
- * ASCII, because not every C library rejects the other bytes in its default locale. The caller
- * frees the text. Return NULL if memory runs out. Any thread.
+ * Like escape(), in the locale `locale_name` ("": the user's). Without `harmless`, escape only
+ * bytes that are not its characters. If the locale cannot be loaded, escape all bytes but ASCII,
+ * because not every C library rejects the other bytes in its default locale.
  */
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
 

@@ -42,7 +42,6 @@ enum role other_role(enum role role)
 
 bool sends_payload(enum role role, enum operation operation, bool one_way)
 {
-	/* one way: the client writes its own payload, or reads the server's */
 	return !one_way || (role == ROLE_CLIENT) == (operation == OPERATION_WRITE);
 }
 
@@ -101,7 +100,7 @@ bool parse_operation(const char *word, enum operation *operation)
 
 /* ---- The options ---- */
 
-/* Kinds of options: the argument that an option takes, and the type of its field. */
+/* The argument that an option takes, and the type of its field. */
 enum kind {
 	TITLE,   /* a heading of --help, not an option */
 	FLAG,    /* no argument; bool */
@@ -184,18 +183,13 @@ static bool belongs_to(const struct row *row, enum role role)
 	return row->programs & (role == ROLE_CLIENT ? CLIENT : SERVER);
 }
 
-/*
- * Return the value of getopt_long(3) for an option: its letter, or a number above all characters.
- */
+/* Return getopt_long(3)'s value for an option: its letter, or a number above all characters. */
 static int value_of(const struct row *row)
 {
 	return row->letter ? row->letter : 256 + (int)(row - rows);
 }
 
-/*
- * Return the option for a value of getopt_long(3), or NULL after an error, which getopt_long(3) has
- * printed.
- */
+/* Return the option for a value of getopt_long(3), or NULL for an error, which it has printed. */
 static const struct row *find_row(enum role role, int value)
 {
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
@@ -264,8 +258,8 @@ static const struct unit {
 };
 
 /*
- * Parse `text` as a number of this kind with an optional unit; store it in the unit of the field.
- * Return false for other texts, and if the number overflows.
+ * Parse a number of this kind with an optional unit; store it in the unit of the field. Return
+ * false for other texts, and on overflow.
  */
 static bool parse_amount(enum kind kind, const char *text, uint64_t *amount)
 {
@@ -420,8 +414,8 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 /* ---- Combinations of options ---- */
 
 /*
- * Return true if --file names a pipe or a device, whose length is known only at its end. Return
- * false for a folder or an error: the attempt to read it reports the reason.
+ * Return true if --file names a pipe or a device, whose length is known only at its end; false for
+ * a folder or an error, which the attempt to read it reports.
  */
 static bool has_one_pass(const char *name)
 {

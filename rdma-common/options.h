@@ -41,14 +41,14 @@ const char *role_name(enum role role);
 enum role other_role(enum role role);
 
 /*
- * Return true if a side with this role sends a payload: both sides do, except in a one-way session,
- * in which only the client (WRITE) or the server (READ) does.
+ * Return true if this role sends a payload: both do, but in a one-way session only the client
+ * (WRITE) or the server (READ).
  */
 bool sends_payload(enum role role, enum operation operation, bool one_way);
 
 /*
  * The command line of either program. The strings belong to argv. The table in options.c requires
- * the types of the fields: numbers are unsigned int, sizes and rates uint64_t, shares double.
+ * the types of the fields (enum kind).
  */
 struct options {
 	enum role role;
@@ -56,11 +56,10 @@ struct options {
 	const char *message;   /* text to send; NULL: the default line of this side */
 	const char *file;      /* file to send, "-": standard input; NULL: none */
 	uint64_t pattern_size; /* size of the pattern to send; 0: no pattern */
-	const char *output;    /* file to store the incoming payload in, "-": standard output; NULL:
-				  none */
+	const char *output;    /* file for the incoming payload, "-": standard output; NULL: none */
 	unsigned int iterations;       /* number of times to perform the operation; 0: not given */
-	unsigned int duration_seconds; /* time to repeat the operation; 0: not given. With --check:
-					  the time of each measurement; 0: no measurement */
+	unsigned int duration_seconds; /* time to repeat the operation, or of each measurement of
+					  --check; 0: none */
 	unsigned int interval_seconds; /* time between two reports of the rate; 0: not given */
 	unsigned int depth;    /* maximum number of outstanding work requests of the operation */
 	bool verify_all;       /* verify each pass of the operation, not only the last one */
@@ -96,13 +95,13 @@ struct options {
 
 #define DEFAULT_TOS 256 /* no TOS byte: the device's configuration decides */
 
-/* Return true if the argument of --output means standard output; false for NULL (not given). */
+/* Return true if this argument of --output means standard output; false for NULL. */
 bool is_standard_output(const char *name);
 
-/* Return true if the program serves more than one client: a server without --one-off. */
+/* Return true for a server without --one-off. */
 bool serves_multiple_clients(const struct options *options);
 
-/* Return the options of a program with this role for an empty command line. */
+/* Return the options of this role for an empty command line. */
 struct options default_options(enum role role);
 
 int64_t timeout_milliseconds(const struct options *options);
@@ -113,7 +112,7 @@ uint64_t operation_passes(const struct options *options);
 /* Return true if the session prints amounts and rates: --report, --iters above 1, or --duration. */
 bool prints_figures(const struct options *options);
 
-/* The step that follows the parsing of the command line. */
+/* The step after parsing the command line. */
 enum parsed {
 	PARSED_RUN,    /* run the program */
 	PARSED_EXIT,   /* --help or --version was printed: exit with success */
@@ -121,22 +120,15 @@ enum parsed {
 };
 
 /*
- * Parse the options of a program with this role into `*options`, which has the defaults. `usage` is
- * the text of --help before the options. The remaining words are in argv from optind on
- * (getopt(3)).
+ * Parse the options into `*options`, which has the defaults. `usage` is the text of --help before
+ * the options. The remaining words are in argv from optind on (getopt(3)).
  */
 enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv);
 
-/*
- * Check the combination of options. If they conflict, print a message and return PARSED_FAILED;
- * otherwise return PARSED_RUN.
- */
+/* Return PARSED_RUN, or PARSED_FAILED after a message if the options conflict. */
 enum parsed check_options(const struct options *options);
 
-/*
- * Set `*operation` from the word `read` or `write`. Return false after a message for any other
- * word.
- */
+/* Set `*operation` from `read` or `write`. Return false after a message for another word. */
 bool parse_operation(const char *word, enum operation *operation);
 
 /* Return true if `text` is a decimal number from `minimum` to `maximum`; store it in `*number`. */
