@@ -75,7 +75,6 @@ static enum parsed parse_client_arguments(struct options *options, int argc, cha
 	return parsed == PARSED_RUN ? parse_words(options, argc - optind, argv + optind) : parsed;
 }
 
-/* Fail the session: --timeout has expired before the address and the route were resolved. */
 static void resolution_timed_out(struct connection *connection)
 {
 	connection_fail(connection, STATUS_UNRESOLVED,
@@ -178,8 +177,8 @@ static bool lacks_interface(const struct sockaddr *address)
 }
 
 /*
- * Fail the session because rdma_connect(3) failed, unless a signal interrupted the call. Over iWARP
- * the call connects by TCP, and returns the network's error.
+ * Fail the session, unless a signal interrupted rdma_connect(3). Over iWARP the call connects by
+ * TCP, and returns the network's error.
  */
 static void connect_failed(struct connection *connection, int error)
 {
@@ -222,8 +221,8 @@ static void connect_failed(struct connection *connection, int error)
 
 /*
  * Return the time limit of rdma_connect(3), which blocks over iWARP, in seconds; 0: no time is
- * left. Each call may take --timeout. With --connections the calls run one after another, so all
- * must also end within --timeout after the deadline for resolving.
+ * left. Each call may take --timeout; the calls of --connections, one after another, must also end
+ * within --timeout after the deadline for resolving.
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
@@ -254,7 +253,6 @@ static void route_resolved(struct connection *connection)
 		connect_failed(connection, error);
 }
 
-/* Return true if the connection has no thread yet, and is not over (connection_is_over()). */
 static bool is_starting(const struct connection *connection)
 {
 	return !connection->running && !connection_is_over(connection);
@@ -263,8 +261,8 @@ static bool is_starting(const struct connection *connection)
 static void start_session(struct client *client);
 
 /*
- * Handle a rejection: by the server, or because no program listens. Replace a connection that was
- * rejected as stale, while client->retries allows it: a new queue pair has another number.
+ * Handle a rejection: by the server, or because no program listens. Replace a stale connection,
+ * while client->retries allows it: a new queue pair has another number.
  */
 static void rejected(struct client *client, struct connection *connection,
 		     const struct cm_event *event)
@@ -352,8 +350,8 @@ static void handle_client_event(struct client *client, const struct cm_event *ev
 /* ---- Sessions, one or several at once ---- */
 
 /*
- * Return the earliest deadline of a session without a thread; INT64_MAX: every open session has a
- * thread; -1: all sessions are over.
+ * Return the earliest deadline of a session without a thread; INT64_MAX: every open session has
+ * one; -1: all are over.
  */
 static int64_t next_deadline(const struct engine *engine)
 {
@@ -421,10 +419,7 @@ static void wait_for_sessions(struct client *client)
 	}
 }
 
-/*
- * Begin a session with client->address. If its connection cannot be created, print a message and
- * set client->status.
- */
+/* Begin a session with client->address. If that fails, print a message and set client->status. */
 static void start_session(struct client *client)
 {
 	struct engine *engine = client->engine;
@@ -448,8 +443,8 @@ static void start_session(struct client *client)
 }
 
 /*
- * Run as many sessions at once as the options ask for. Return the worst status. The caller destroys
- * the connections, which hold the results.
+ * Run the sessions, all at once. Return the worst status. The caller destroys the connections,
+ * which hold the results.
  */
 static enum status run_sessions(struct client *client)
 {
@@ -469,7 +464,7 @@ static enum status run_sessions(struct client *client)
 
 /*
  * Report how the sessions ended, and destroy the connections. `counts`: no other address will be
- * tried, so also report the results of --json and the sum of several sessions.
+ * tried: also report the results of --json and the sum of several sessions.
  */
 static void report(const struct client *client, enum status status, bool counts)
 {
@@ -492,10 +487,7 @@ static void report(const struct client *client, enum status status, bool counts)
 		connection_destroy(connection);
 }
 
-/*
- * Try the addresses of the host in turn until client->settled is true. Return the status of the
- * last attempt.
- */
+/* Try the host's addresses in turn until client->settled. Return the last attempt's status. */
 static enum status try_addresses(struct client *client, const struct addrinfo *addresses)
 {
 	enum status status = STATUS_UNRESOLVED;

@@ -85,9 +85,9 @@ static size_t count_parents(const char *path)
 }
 
 /*
- * Return the path of a cgroup below the top of the mount; "" if it is the top. In a cgroup
- * namespace the top may be above the namespace's root; also return "" then, because the path
- * between them is unknown. Return NULL if the mount does not contain the cgroup.
+ * Return the path of a cgroup below the top of the mount; NULL if the mount does not contain it. If
+ * the top is above the root of the cgroup namespace, return "", because the path between them is
+ * unknown.
  */
 static const char *path_in_mount(const char *cgroup, const char *top)
 {
@@ -124,9 +124,8 @@ static void visit_branch(const struct visit *visit, const struct mount *mount, c
 }
 
 /*
- * Visit the hierarchy in a line of /proc/self/cgroup, which has the form "number:controllers:path",
- * if the hierarchy has the controller. The line of version 2 names no controllers; always visit its
- * hierarchy.
+ * Visit the hierarchy in a line of /proc/self/cgroup, "number:controllers:path", if it has the
+ * controller. Version 2 names no controllers: always visit its hierarchy.
  */
 static void visit_hierarchy(const struct visit *visit, char *line)
 {

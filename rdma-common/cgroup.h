@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control groups of this process (cgroups(7), cgroup_namespaces(7)), for example of a
- * container.
+ * The control groups of this process (cgroups(7), cgroup_namespaces(7)).
  *
  * Threads: any.
  */
@@ -11,9 +10,9 @@
 typedef void (*cgroup_function)(void *context, const char *folder);
 
 /*
- * Call `function` with the folder of the process's cgroup, then with that of each parent, upwards:
- * in version 2, and in each hierarchy of version 1 with `controller`. `root` is put before the
- * paths of /proc and of the cgroup file systems: "", except in tests.
+ * Call `function` with the folder of the process's cgroup, then with each parent's, upwards: in
+ * version 2, and in each hierarchy of version 1 with `controller`. `root` is put before all paths:
+ * "", except in tests.
  */
 void cgroup_visit(const char *root, const char *controller, cgroup_function function,
 		  void *context);

@@ -2,8 +2,8 @@
 #include "latency.h"
 
 /*
- * Return the bucket of a latency. Below 256 each nanosecond has a bucket; from 256 on, each power
- * of two has 128 buckets.
+ * Return the bucket of a latency. Each nanosecond below 256 has one; from 256 on, each power of two
+ * has 128.
  */
 static unsigned int bucket_of(uint64_t nanoseconds)
 {
