@@ -738,7 +738,7 @@ int engine_end(struct engine *engine, enum status status)
 	enum status output;
 
 	await_helpers(engine);
-	/* the checker leaves no incomplete output, so it needs no time to remove one */
+	/* not in await_helpers(): the checker has no incomplete output to remove */
 	engine->stuck_helpers += !helper_release(engine->checker);
 	if (engine->stuck_helpers > 0) /* leave the file or pipe open: a stuck helper may read it */
 		engine->payload.descriptor = -1;

@@ -518,7 +518,7 @@ happy_path() {
 	[ ! -e "$stored" ]
 }
 
-# For each type of message, some wrong numbers; transfer-test and protocol-test have the other rules.
+# For each type of message, some wrong numbers and wrong moments; transfer-test and protocol-test have the other rules.
 # bats test_tags=memory
 @test "a peer with impossible numbers or messages is reported with the rule that it breaks" {
 	outcomes <<-END
@@ -1691,7 +1691,7 @@ no_signal_is_pending() {
 	grep -q '^ShdPnd:.0*$' "/proc/$client/status"
 }
 
-@test "a client whose output is not read ends by --timeout, a signal or a second signal" {
+@test "a client whose output is not read ends with status 1 after --timeout or a signal, with 143 after a second signal" {
 	local signals start
 	unread
 	head -c 4096 /dev/zero >&"$unread"

@@ -70,21 +70,21 @@ server_against() {
 
 # ---- Our client and a faulty server ----
 #                                                                             modes st s  text          what the server does
-@test "client: a server that is killed before it accepts is reported"       { client_against both  4 2 "connection rejected" --at connect=kill; }
-@test "client: a server that is killed after its MSG_MR is reported"        { client_against both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
+@test "client: reports a server that is killed before it accepts"           { client_against both  4 2 "connection rejected" --at connect=kill; }
+@test "client: reports a server that is killed after its MSG_MR"            { client_against both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
 @test "client: a server that is killed before it disconnects is no failure" { client_against read  0 2 ""            --at disconnect=kill; }
-@test "client: a server that is killed during a long read is reported"      { client_against read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
-@test "client: a message that is too short is reported"                     { client_against read  "$BROKEN" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
-@test "client: a message that is too long is reported"                      { client_against read  "$BROKEN" 2 ""    --at mr=long; }
-@test "client: a region with a wrong address is reported"                   { client_against both $DENIED 2 "$ACCESS" --set mr.address=+0x100000000; }
-@test "client: a region with a wrong rkey is reported"                      { client_against both $DENIED 2 "$ACCESS" --set mr.rkey=+0x5500; }
+@test "client: reports a server that is killed during a long read"          { client_against read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "client: reports a message that is too short"                         { client_against read  "$BROKEN" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
+@test "client: reports a message that is too long"                          { client_against read  "$BROKEN" 2 ""    --at mr=long; }
+@test "client: reports a region with a wrong address"                       { client_against both $DENIED 2 "$ACCESS" --set mr.address=+0x100000000; }
+@test "client: reports a region with a wrong rkey"                          { client_against both $DENIED 2 "$ACCESS" --set mr.rkey=+0x5500; }
 
 # ---- Our server and a faulty client ----
 #                                                                        modes s  text          what the client does
-@test "server: a client that is killed after its request is reported"  { server_against both  4 "$GONE"       --at connect=kill; }
-@test "server: a client that is killed after its MSG_MR is reported"   { server_against both  2 "$GONE|$ACCESS" --at operation=kill; }
-@test "server: a client that is killed during a long read is reported" { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
-@test "server: a region with a wrong rkey is reported"                 { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
+@test "server: reports a client that is killed after its request"      { server_against both  4 "$GONE"       --at connect=kill; }
+@test "server: reports a client that is killed after its MSG_MR"       { server_against both  2 "$GONE|$ACCESS" --at operation=kill; }
+@test "server: reports a client that is killed during a long read"     { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "server: reports a region with a wrong rkey"                     { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
 
 # ---- Signals, hosts and links that fail during a session ----
 
@@ -170,13 +170,13 @@ add_link() {
 
 #                                                                    who    mode  options         st    s             text                 the other side                     what happens
 @test "client: SIGINT ends a client that is connecting"       { when client read  "-t $LIMIT"     130   "$CONNECTING" "$STOPPED"           "--at connect=hang"                signal INT client; }
-@test "client: a server's host that stops is reported"        { when client write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host a; }
+@test "client: reports a server's host that stops"            { when client write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host a; }
 @test "client: a server's host that stops ends a transfer"    { when client read  "-t 3 $ENDLESS" "5|6" 7             ""                   "--length 1048576 --at done=flow"  stop_host a; }
 @test "client: a transfer survives a lost MAC address"        { when client read  "-t $LIMIT"     0     10            ""                   "--length 33554432 --at done=flow" forget_neighbour b 192.0.2.1; }
-@test "client: a removed RDMA link of the server is reported" { when client read  "-t $LIMIT"     6     5             "$GONE"              "--at mr=hang"                     remove_link a; }
-@test "client: its own removed RDMA link is reported"         { when client write "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link b; }
-@test "one-off: a client's host that stops is reported"       { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
-@test "one-off: its own removed RDMA link is reported"        { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
+@test "client: reports a removed RDMA link of the server"     { when client read  "-t $LIMIT"     6     5             "$GONE"              "--at mr=hang"                     remove_link a; }
+@test "client: reports its own removed RDMA link"             { when client write "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link b; }
+@test "one-off: reports a client's host that stops"           { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
+@test "one-off: reports its own removed RDMA link"            { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
 
 # discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE does not count these:
 # use its counters of sequence gaps and retransmissions, because this network loses no other packets.

@@ -58,7 +58,8 @@ NO_READ="the peer serves no RDMA READ"
 NO_SERVER="this project's rdma-server|no reason arrived"
 AT_ONCE="cannot connect: Cannot allocate memory; .* early data from another program can cause this error, too"
 # --timeout of our program in rows about a silent peer. In other rows our program notices the fault at once, and its
-# --timeout is $LIMIT; but for our server over soft-iWARP it is twice SERVER_SILENCE.
+# --timeout is $LIMIT; but our server over soft-iWARP may miss the client's only message, and its --timeout is twice
+# SERVER_SILENCE.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
 
 # end_foreign yes|no: check that the foreign program ends by itself (yes), or that it still runs, and kill it (no).

@@ -273,7 +273,7 @@ transcript() {
 # All programs on the hosts may lock all memory: large payloads and many clients lock much, and siw applies the limit
 # even to root. Copy the programs into the hosts' memory, at the same paths, unless they are there: a host would read
 # a program in the project's folder again at each start, which takes longer than the rest of a short session. One static
-# busybox copies all of them: a host would first have to read any other program, with its libraries.
+# busybox copies them all: any other program would itself have to be read first, with its libraries.
 setup_file() {
 	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER") version
 	: "${LAB:?these tests run in the lab: tests/lab/lab up -- bats $BATS_TEST_FILENAME}"

@@ -88,7 +88,7 @@ opcodes() {
 	[[ $output == *"2 hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
 }
 
-@test "lab shells without a terminal says that it needs one" {
+@test "'lab shells' fails without a terminal, and says that it needs one" {
 	run tests/lab/lab shells </dev/null
 	[ "$status" -eq 125 ]
 	[ "$output" = 'lab: shells: standard input is not a terminal: start this in one; "lab run" runs commands without' ]

@@ -40,8 +40,8 @@ exchange() {
 
 # ---- Lengths ----
 
-# Lengths around the sizes of a text with its NUL, a work request (1 MiB), a quarter of a ring, a ring (8 MiB); a
-# short file in one direction with a long one in the other.
+# Lengths around 1 KiB (the tutorial's payload), 1 MiB (a work request), 2 MiB (a quarter of a ring) and 8 MiB (a ring);
+# a short file in one direction with a long one in the other.
 @test "files of any length arrive byte for byte, in both directions" {
 	exchange read 1 8388609
 	exchange write 1025 8388608

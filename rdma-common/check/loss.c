@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Minimum count of lost packets to judge: a single packet shows nothing. */
+/* Minimum number of lost packets that can be excessive: a single loss shows nothing. */
 #define MIN_LOST 2
 
 /* Lost packets of one direction, as in struct loss. */

@@ -303,7 +303,7 @@ static bool may_accept_soon(const struct probe *probe, const struct peer_hello *
 
 /*
  * Prepare another attempt: with the other operation or, until `busy_deadline`, after a pause.
- * Return false if no attempt may succeed.
+ * Return false if the server cannot be expected to accept, or the time is over.
  */
 static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
 			    int64_t busy_deadline)

@@ -244,7 +244,7 @@ void deliver_device_event(struct stimulus *stimulus);
 /* Add or remove a user of a context of the device; release_context() ignores NULL. */
 void use_context(struct ibv_context *context);
 void release_context(struct ibv_context *context);
-/* Look for devices as librdmacm does: close the unused contexts of removed devices. */
+/* Close the unused contexts of removed devices, as librdmacm does when it looks for devices. */
 void synchronize_devices(void);
 bool is_iwarp(void);
 /* Store the GID of this host's address, 192.0.2.2. */

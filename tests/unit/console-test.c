@@ -65,7 +65,7 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 	return ppoll(descriptors, count, milliseconds < 0 ? NULL : &time, NULL);
 }
 
-/* ---- A console whose outputs are pipes of a page, unless a test uses others ---- */
+/* ---- A console whose outputs are pipes that hold one page, unless a test uses others ---- */
 
 static struct console *console;
 static int readers[STREAMS] = { -1, -1 }, writers[STREAMS] = { -1, -1 };
@@ -368,7 +368,7 @@ TEST(draining_waits_for_a_slow_reader_until_a_deadline_or_interruption)
 	start_on_pipes();
 	hold();
 	assert_false(console_drain(console, 1, -1));
-	interruptions = 1; /* a signal does not end the wait */
+	interruptions = 1; /* EINTR does not end the wait; `interruption` does */
 	assert_false(console_drain(console, PATIENCE, interruption));
 	sem_post(&writes.go);
 	assert_reads(readers[1], "> held\n");

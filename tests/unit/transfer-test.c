@@ -341,7 +341,7 @@ static void peer_done(const char *wrong, uint64_t bytes)
 	expect(answer_is_expected(transfer_accept_done(&it.side, bytes), wrong, &before), __func__);
 }
 
-/* Steps: this side's messages: MSG_MR, MSG_WINDOW and its time, MSG_DONE. */
+/* Steps: this side's MSG_MR, its MSG_WINDOW and when that is due, its MSG_DONE. */
 
 static void announces(uint64_t produced)
 {
