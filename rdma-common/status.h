@@ -27,9 +27,9 @@ enum status {
 	STATUS_TIMED_OUT = 5,      /* no progress during --timeout */
 	STATUS_PEER_LOST = 6,      /* the peer left in the middle of a session */
 	STATUS_CONTENTS_WRONG = 7, /* damaged payload, or a message that violates the protocol */
-	STATUS_TOO_SLOW = 8,    /* verified, but slower than --min-rate; with --check: this host is
-				   slower than its hardware, or packets are lost */
-	STATUS_INTERRUPTED = 9, /* SIGINT, SIGTERM or SIGHUP */
+	STATUS_TOO_SLOW = 8,       /* verified, but slower than --min-rate; with --check: something
+				      slows this host, or packets are lost */
+	STATUS_INTERRUPTED = 9,    /* SIGINT, SIGTERM or SIGHUP */
 };
 
 /* Size of the text of a reason, with the terminating zero. */

@@ -354,7 +354,7 @@ with_roce() {
 }
 
 # bats test_tags=roce,slow
-@test "C9, L1: the server's host has no RDMA device, but Soft-RoCE is loaded; it says so itself" {
+@test "C9, L1: the server's host has no RDMA device, but Soft-RoCE is loaded; --check on that host says so" {
 	repair=with_roce
 	lab run a rdma link del rdma0
 	limit=$BRIEF check 5 192.0.2.1
@@ -531,7 +531,7 @@ without_router() {
 	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; no RoCE device is on the interface .*two interfaces in one subnet\).*"
 	end_check 5
-	says "reach       .*; 192.0.2.1 is in the subnet of upper0, too, so ARP may name either interface"
+	says "reach       .*; 192.0.2.1 is in the subnet of upper0, too, so either interface may answer ARP requests for it"
 }
 
 # bats test_tags=slow

@@ -129,7 +129,7 @@ static const struct rule listening[] = {
 	{ "", "listeners!=none", "listening on this host: {listeners}", { 0 }, "" },
 	{ "", "requests_received=*", "; connect requests received: {requests_received}", { 0 }, "" },
 	{ "", "requests_answered!={requests_received}", ", answered: {requests_answered}", { 0 }, "" },
-	{ "", "same_subnet=*", "; {source} is in the subnet of {same_subnet}, too, so ARP may name either interface", { 0 }, "" },
+	{ "", "same_subnet=*", "; {source} is in the subnet of {same_subnet}, too, so either interface may answer ARP requests for it", { 0 }, "" },
 	{ "", "stopped=*", "", { 0 }, "continue the stopped process: 'kill -CONT {stopped}'" },
 };
 /* clang-format on */

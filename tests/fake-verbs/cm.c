@@ -455,8 +455,7 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 
 /*
  * Return true if the id's source address is an IPv4 address that must belong to a device. A
- * wildcard or loopback address binds the id to no device: Linux treats both alike (cma_any_addr()
- * in cma.c).
+ * wildcard or loopback address binds the id to no device, as in Linux (cma_any_addr() in cma.c).
  */
 static bool has_address(const struct rdma_cm_id *id)
 {

@@ -826,7 +826,7 @@ TEST(a_slow_direction_is_measured_twice)
 		  .found = text_of("ok: %s", rates("300", "300")) },
 		{ RATED, all_sizes, { to_server(299), to_client(100), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("299", "100")) },
-		/* a direction is slow if two measurements agree; else the second one is reported */
+		/* a direction is slow if both measurements agree; the second one is reported */
 		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(400), to_client(100), reads() }, GOOD,
 		  .found = found_slow(rates("400", "100"), "server to client", "4.0") },
 		{ RATED, all_sizes, { to_server(100), to_client(300), to_server(100), to_client(350), reads() }, GOOD,

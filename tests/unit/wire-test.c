@@ -71,8 +71,8 @@ static void assert_decoded(const uint8_t wire[MESSAGE_SIZE], unsigned int type)
 }
 
 /*
- * Return true if the type does not use this byte: it is zero in the layout, and not part of the
- * type or of the end mark.
+ * Return true if messages of this type do not use the byte: it is zero in the layout, and outside
+ * of the type field and the end mark.
  */
 static bool is_reserved(unsigned int type, size_t byte)
 {
