@@ -46,9 +46,9 @@
  */
 #define CLOSING_MILLISECONDS 1000
 /*
- * A side that is blocked on its own disk or pipe gives up before its peer does: earlier by
- * --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus TRANSFER_MILLISECONDS, the delay of a
- * MSG_WINDOW. Otherwise the peer, which cannot know the reason, might time out first.
+ * A side that is blocked on its own disk or pipe gives up before its peer, which cannot know the
+ * reason: earlier by --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus TRANSFER_MILLISECONDS, the
+ * delay of a MSG_WINDOW.
  */
 #define OWN_DELAYS_PER_TIMEOUT 8
 /* Interval between two reports of progress. */
@@ -111,10 +111,7 @@ static void count_wire_progress(struct connection *connection);
  * deadline of PHASE_CLOSING ends the wait for a request that never completes.
  */
 
-/*
- * Set the time of this turn. A poll that finds nothing does not call this function, and so stays
- * fast.
- */
+/* Set the time of this turn. A poll that finds nothing does not call this, and so stays fast. */
 static inline void read_clock(struct connection *connection)
 {
 	connection->now_nanoseconds = now_nanoseconds();
@@ -274,7 +271,7 @@ static void look_at_clocks(struct connection *connection)
 
 /*
  * Return the time, in milliseconds, at which an operation ends: `seconds` after `now` if `passes`
- * is 0; otherwise INT64_MAX, because the operation ends after its passes.
+ * is 0; otherwise INT64_MAX.
  */
 static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 {
@@ -298,9 +295,9 @@ static void start_intervals(struct connection *connection)
 }
 
 /*
- * Start the clocks of this side's operation just before its first work requests are posted. Until
- * then a READ may have waited for the peer's source, and a WRITE for this side's source: that time
- * is not part of the operation. The side that performs a timed operation decides when it ends.
+ * Start the clocks of this side's operation just before its first work requests are posted. The
+ * time before, in which the operation may have waited for its source, does not count. The side that
+ * performs a timed operation decides when it ends.
  */
 static void start_clocks(struct connection *connection)
 {
@@ -317,7 +314,7 @@ static void start_clocks(struct connection *connection)
 	look_at_clocks(connection);
 }
 
-/* Start the clock of a timed READ by the peer: this side ends the stream that the peer reads. */
+/* Start the clock of a timed READ by the peer: this side ends the stream. */
 static void start_source_clock(struct connection *connection)
 {
 	const struct hello *peer = &connection->agreement.peer;
@@ -370,9 +367,7 @@ static bool window_is_allowed(const struct connection *connection)
 	return window_may_be_sent(&connection->protocol) && !connection->window_outstanding;
 }
 
-/*
- * Post a MSG_WINDOW, which reports progress, if it is due and allowed. Return 0 or an errno value.
- */
+/* Post a MSG_WINDOW if it is due and allowed. Return 0 or an errno value. */
 static int send_window(struct connection *connection)
 {
 	int64_t time = transfer_window_time(&connection->transfer, connection->now);
@@ -381,7 +376,7 @@ static int send_window(struct connection *connection)
 	connection->window_time = time;
 	if (time > connection->now || !window_is_allowed(connection))
 		return 0;
-	count_wire_progress(connection); /* MSG_WINDOW may make the peer owe more */
+	count_wire_progress(connection); /* first: MSG_WINDOW may make the peer owe more */
 	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_window(&connection->transfer);
 	connection->window_outstanding = true;
@@ -452,10 +447,7 @@ static uint64_t count_errors(struct connection *connection)
 	return growth.any ? counters_errors(&growth) + 1 : 0;
 }
 
-/*
- * Post this side's verdict on the incoming payload. STATUS_LOCAL_FAILURE stands for all failures
- * but wrong contents.
- */
+/* Post this side's verdict. STATUS_LOCAL_FAILURE stands for all failures but wrong contents. */
 static int send_verdict(struct connection *connection)
 {
 	enum status check = connection->protocol.check;
@@ -510,10 +502,7 @@ static void end_operation(struct connection *connection)
 		print_status(&connection->log, "send completed successfully.");
 }
 
-/*
- * Start the clock of the peer's operation, and prepare this side's operation, if any. The peer's
- * region is known now.
- */
+/* Start the clock of the peer's operation, and prepare this side's operation, if any. */
 static void begin_operation(struct connection *connection)
 {
 	read_clock(connection);
@@ -616,10 +605,7 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
-/*
- * Record a refused post, and feed its event. report_refused_post() makes it the cause if nothing
- * else explains the end.
- */
+/* Record a refused post for report_refused_post(), and feed its event. */
 static void note_refused_post(struct connection *connection, enum event_type event,
 			      const char *verb, int error)
 {
@@ -628,7 +614,10 @@ static void note_refused_post(struct connection *connection, enum event_type eve
 	connection_handle(connection, event, STATUS_SUCCESS);
 }
 
-/* At the end of the session, record the refused post as the cause if nothing has explained it. */
+/*
+ * At the end of a session that failed on this side, record a refused post as the cause, unless
+ * another failure is recorded.
+ */
 static void report_refused_post(struct connection *connection)
 {
 	const struct refused_post *post = &connection->refused_post;
@@ -638,10 +627,7 @@ static void report_refused_post(struct connection *connection)
 			     strerror(post->error));
 }
 
-/*
- * Give up, because a payload cannot be read or stored: the state machine sends a bad verdict, and
- * ends the session.
- */
+/* Give up, because a payload cannot be read or stored: the state machine sends a bad verdict. */
 static void give_up(struct connection *connection, const struct failure *failure)
 {
 	record_cause(connection, CAUSE_FAILURE, "%s", failure->cause);
@@ -692,8 +678,8 @@ static void count_progress(struct connection *connection, enum debtor mover, int
 
 /*
  * Count the latest completion as progress; its handler only recorded the time. Call this before a
- * deadline is checked, and before a MSG_WINDOW is sent, because the peer may owe more afterwards.
- * Every other message belongs to a step of the state machine, which restarts the wait.
+ * deadline is checked, and before a MSG_WINDOW is sent. Every other message belongs to a step of
+ * the state machine, which restarts the wait.
  */
 static void count_wire_progress(struct connection *connection)
 {
@@ -866,10 +852,7 @@ static void handle_mr(struct connection *connection, const struct message *messa
 		connection_handle(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
 
-/*
- * Handle the peer's MSG_DONE: the peer's operation is complete. The message states the number of
- * bytes sent.
- */
+/* Handle the peer's MSG_DONE, which states the number of bytes sent. */
 static void handle_done(struct connection *connection, const struct message *message)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -891,10 +874,7 @@ static void handle_done(struct connection *connection, const struct message *mes
 	connection_handle(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
 }
 
-/*
- * Handle the peer's verdict on the outgoing payload, or the early bad verdict of a peer that gave
- * up.
- */
+/* Handle the peer's verdict, perhaps the early bad verdict of a peer that gave up. */
 static void handle_verdict(struct connection *connection, uint64_t value)
 {
 	bool early = value != STATUS_SUCCESS && (!connection->protocol.done_posted ||
@@ -1052,7 +1032,7 @@ static void handle_failed_completion(struct connection *connection, const struct
 /*
  * Return true if a MSG_DONE that failed counts as sent. The tutorial's program disconnects as soon
  * as it has this message, and soft-iWARP in Linux then reports the send as failed. Over iWARP even
- * a successful completion only says that TCP has the message.
+ * a successful completion shows only that TCP has the message.
  */
 static bool counts_as_sent(const struct connection *connection, const struct ibv_wc *completion)
 {
@@ -1106,7 +1086,7 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
 /*
  * Handle a failed establishment. Ignore it if the connection is already established: Linux since
  * 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a
- * moment. The transport's retries and the deadline decide whether the peer can be reached.
+ * moment.
  */
 static void handle_not_established(struct connection *connection)
 {
@@ -1233,10 +1213,7 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	bool good = failure->status == STATUS_SUCCESS;
 
 	incoming->failed = !good;
-	/*
-	 * print before the verdict, which may end the session; print a failed payload only if all
-	 * of it was added to the excerpt
-	 */
+	/* before the verdict, which may end the session; a failed payload only if it is complete */
 	if (incoming->begun &&
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
 		print_payload(&connection->log, excerpt);
@@ -1283,9 +1260,9 @@ static bool begin_incoming(struct connection *connection)
 }
 
 /*
- * Return true if the incoming ring may be emptied: in LOCAL_VERIFYING; before it only while
- * exchanging, after the operation was posted, if this side has not given up and does not verify in
- * place. Return false after a failure to empty the ring.
+ * Return true if the incoming ring may be emptied: in LOCAL_VERIFYING; before it while exchanging,
+ * once the operation is posted, unless this side has given up or verifies in place; never after a
+ * failure.
  */
 static bool may_empty(const struct connection *connection)
 {
@@ -1302,9 +1279,8 @@ static bool may_empty(const struct connection *connection)
 }
 
 /*
- * Return true if verification cannot save the session: a failure other than a lost peer, such as a
- * signal, a deadline or a removed device, has ended the session. If only the peer was lost, the
- * whole payload may have arrived.
+ * Return true if verification cannot save the session: a failure other than a lost peer has ended
+ * it. If only the peer was lost, the whole payload may have arrived.
  */
 static bool is_check_in_vain(const struct protocol *protocol)
 {
@@ -1347,10 +1323,9 @@ static bool empty_ring(struct connection *connection)
 }
 
 /*
- * Return true if neither ring can be filled or emptied before the next step of the state machine:
- * the source has ended, the incoming ring may not be emptied, and no helper is busy. An operation
- * that repeats the same bytes, as perftest does, reaches this state when its first pass is in the
- * ring.
+ * Return true if neither ring can be filled or emptied before the next step of the state machine.
+ * An operation that repeats the same bytes, as perftest does, reaches this state when its first
+ * pass is in the ring.
  */
 static bool are_rings_settled(const struct connection *connection)
 {
@@ -1364,10 +1339,9 @@ static bool are_rings_settled(const struct connection *connection)
 /*
  * Unless sends are outstanding or probe_disturbs(), probe the peer's adapter by a WRITE of zero
  * bytes, which needs no rkey and which the peer's program does not notice. Over InfiniBand and RoCE
- * the adapter answers; if the host is gone, the transport's retries fail, while a mere wait for a
- * message would never fail. Over iWARP a probe shows less, but soft-iWARP in Linux needs it: the
- * server's host may overlook data that the client sends just as its connect request is answered,
- * until more data arrives.
+ * the adapter answers; if the host is gone, the transport's retries fail. Over iWARP a probe shows
+ * less, but soft-iWARP in Linux needs it: the server's host may overlook data that the client sends
+ * just as its connect request is answered, until more data arrives.
  *
  * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
  * breaks the connection; soft-iWARP breaks it under load.
@@ -1397,8 +1371,7 @@ static void probe(struct connection *connection)
 
 /*
  * If the time of a stream or an operation is over, end it after the current pass. A stream ends at
- * its source, which reports the end to the peer; an operation that repeats the same bytes ends at
- * the side that performs it.
+ * its source; an operation that repeats the same bytes ends at the side that performs it.
  */
 static void end_durations(struct connection *connection)
 {
@@ -1411,10 +1384,7 @@ static void end_durations(struct connection *connection)
 	}
 	if (now >= connection->operation_time) {
 		connection->operation_time = INT64_MAX;
-		/*
-		 * postpone an interval that is due now: it ends with the operation if that ends
-		 * soon
-		 */
+		/* postpone an interval that is due now: the operation may end soon */
 		if (connection->interval_time <= now)
 			connection->interval_time += interval_length(connection);
 		transfer_stop(&connection->transfer);
@@ -1458,10 +1428,7 @@ static void show_progress(const struct connection *connection)
 			       connection->now_nanoseconds - connection->figures.started);
 }
 
-/*
- * Handle every clock that is due: progress, the deadline, the end of a timed operation, a probe, an
- * interval. Except for progress, none of these is due before connection->due.
- */
+/* Handle every clock that is due. Except for progress, none is due before connection->due. */
 static void check_clocks(struct connection *connection)
 {
 	if (connection->now >= connection->progress_time) {
@@ -1491,8 +1458,8 @@ static void force_error(struct connection *connection)
 }
 
 /*
- * Disconnect, even if the peer has disconnected: some providers flush the receives only when this
- * side disconnects, too. If that is not possible, force the error state.
+ * Disconnect, even if the peer has: some providers flush the receives only after both sides have.
+ * If that is not possible, force the error state.
  */
 static void disconnect(struct connection *connection)
 {
@@ -1555,7 +1522,7 @@ static bool is_drained(const struct connection *connection)
 
 /*
  * Run the requested actions, post what is due, and feed the events that the state makes due, until
- * nothing is left to do. What is due follows from the state, so callers need not report changes.
+ * nothing is left to do.
  */
 static void advance(struct connection *connection)
 {
@@ -1715,10 +1682,7 @@ static bool wait_for_work(struct connection *connection)
 	return true;
 }
 
-/*
- * Fill a piece of the outgoing ring, and empty a piece of the incoming ring. Return true if there
- * was progress.
- */
+/* Fill and empty a piece of the rings. Return true if there was progress. */
 static bool serve_rings(struct connection *connection)
 {
 	bool moved = fill_ring(connection);

@@ -6,8 +6,8 @@
  * The main thread owns the connection manager: it creates connections, notifies them of events, and
  * destroys them (rdma-common/connection.h). Each connection has a thread, which polls its
  * completion queue and owns all state of its session while it runs. A helper (rdma-common/helper.h)
- * does the I/O that may block on a disk or a pipe; it knows nothing of the session. Sessions need
- * no lock: the main thread reaches a running session only by connection_notify().
+ * does the I/O that may block on a disk or a pipe. Sessions need no lock: the main thread reaches a
+ * running session only by connection_notify().
  *
  * Threads: the connection's thread, unless a function names another. "Either thread" is the
  * connection's thread or, while that thread does not run, the main thread.
@@ -75,10 +75,10 @@ struct engine {
 
 /* Measurements of this side's operation. Times are values of now_nanoseconds(). */
 struct figures {
-	int64_t started; /* time just before the first post; if this side does not operate, time at
-			    which the peer may begin; 0: not yet */
-	int64_t completed;       /* time of the latest completion that measure() counted */
-	int64_t pass_posted;     /* time before the latest pass was posted; only for `latency` */
+	int64_t started; /* before the first post; if this side does not operate, when the peer may
+			    begin; 0: not yet */
+	int64_t completed;       /* latest completion that measure() counted */
+	int64_t pass_posted;     /* before the latest pass was posted; only for `latency` */
 	uint64_t bytes;          /* bytes completed at the time `completed` */
 	uint64_t passes_bytes;   /* the part of `bytes` in complete passes */
 	uint64_t request_bytes;  /* bytes of the largest work request */
@@ -116,8 +116,7 @@ enum cause_rank {
 	CAUSE_STATUS,         /* the general text of the status: no reason is known */
 	CAUSE_REFUSED_POST,   /* a refused post that nothing else explains */
 	CAUSE_FAILURE,        /* the first failure */
-	CAUSE_BEFORE_LOSS,    /* a failure that happened before the peer was lost, but is reported
-				 later */
+	CAUSE_BEFORE_LOSS,    /* a failure before the loss of the peer, but reported later */
 	CAUSE_VERIFICATION,   /* verifying or storing the complete incoming payload failed */
 	CAUSE_WITHDRAWN,      /* a setup call failed because the peer had withdrawn */
 	CAUSE_RATE,           /* --min-rate was not reached, or could not be applied */
@@ -187,13 +186,12 @@ struct connection {
 	struct protocol protocol;
 	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
 	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
-	bool rings_settled; /* result of are_rings_settled(); the next step of the state machine
-			       clears it */
+	bool rings_settled; /* result of are_rings_settled(), until the next step */
 	struct transfer transfer;
 	struct figures figures;
 	enum cause_rank cause_rank;
 	char cause[CAUSE_SIZE]; /* why the session failed; empty: no reason so far */
-	/* A refused post. It becomes the cause if nothing else explains the end of the session. */
+	/* A refused post: the cause if nothing else explains the end of the session. */
 	struct refused_post {
 		const char *verb; /* NULL: no post was refused */
 		int error;        /* an errno value */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Empty the ring of the incoming payload: verify each piece, and with --output let a helper store
- * it. A piece to which the peer can still write is copied first, and the copy is verified and
- * stored. A payload that fits into the ring is verified in place, once the peer cannot write to the
- * ring any more, and then stored.
+ * it. A piece to which the peer can still write is copied first. A payload that fits into the ring
+ * is verified in place, once the peer cannot write to the ring any more.
  *
  * Threads: the connection's thread while it runs; before and after that, the main thread.
  */
@@ -27,9 +26,8 @@ struct incoming {
 	atomic_bool *output_taken; /* passed to output_open() */
 	const char *output; /* the file to store the payload in; NULL: the payload is not stored */
 	uint64_t limit;     /* maximum bytes of a payload of unknown length */
-	struct verification verification; /* is_pattern and has_digest: set by the main thread;
-					     the rest, and all fields below: by the connection's
-					     thread */
+	struct verification verification; /* is_pattern and has_digest; the rest, and all fields
+					     below, are the connection's thread's */
 	bool begun;                       /* incoming_begin() has succeeded */
 	bool whole; /* verified in place: the peer cannot write to the ring any more (transfer.h) */
 	bool verified;         /* the whole payload is verified */

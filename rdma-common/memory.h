@@ -12,23 +12,23 @@
 #include <stdint.h>
 
 /*
- * Map `size` (at least 1) bytes of zeroed, page-aligned memory, which the caller owns; with
- * transparent huge pages if it is large. Return NULL with errno on failure. Any thread.
+ * Map `size` (at least 1) bytes of zeroed, page-aligned memory, which the caller owns. Return NULL
+ * with errno on failure.
  */
 void *memory_map(size_t size);
 
-/* Unmap memory of memory_map() with its `size`. Return 0, or -1 with errno. Any thread. */
+/* Unmap memory of memory_map() with its `size`. Return 0, or -1 with errno. */
 int memory_unmap(void *memory, size_t size);
 
 /*
  * Give the pages back to the kernel and keep the addresses, which then read as zeros. Registered
- * pages stay pinned until they are deregistered. Any thread.
+ * pages stay pinned until they are deregistered.
  */
 void memory_discard(void *memory, size_t size);
 
 /*
  * Return the size of the pages that hold `size` bytes of memory_map(). For registered memory, the
- * kernel locks that many bytes and counts them against RLIMIT_MEMLOCK. Any thread.
+ * kernel locks that many bytes and counts them against RLIMIT_MEMLOCK.
  */
 uint64_t memory_pages(size_t size);
 
@@ -46,9 +46,8 @@ struct lock_limit memory_lock_limit(void);
 
 /*
  * Return the smallest memory limit, in bytes, of the process's cgroup and its parents, as far as
- * they can be read: memory.max of version 2, memory.limit_in_bytes of version 1. Return UINT64_MAX
- * if no limit is known. The kernel kills a process of a cgroup that exceeds the limit. For `root`
- * see cgroup_visit().
+ * they can be read; UINT64_MAX if no limit is known. The kernel kills a process of a cgroup that
+ * exceeds the limit. For `root` see cgroup_visit().
  */
 uint64_t memory_cgroup_limit(const char *root);
 
