@@ -1289,8 +1289,8 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check --duration 0 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
 }
 
-# The numbers of the failing calls: --check first makes one protection domain for its memory finding, then runs 7
-# sessions of one size each (5 over iWARP). check-test has a slow session.
+# The failing call belongs to one of the three simultaneous sessions. Before them --check makes one protection domain for
+# its memory finding, and runs 7 single sessions, one for each size (5 over iWARP). check-test has a slow session.
 # bats test_tags=memory
 @test "--check with --connections names each session by its source port; a failed one decides the exit status" {
 	local script text number='[0-9.]+ [kMG]?bit/s'
@@ -2157,7 +2157,7 @@ exit_status_of() {
 }
 
 # Status 1 is LOC_LEN_ERR, for which Soft-RoCE reports 2. soft-iWARP reports a broken connection as status 2 of a send.
-@test "a failed completion is reported with peer, request and status, or as a message of another protocol" {
+@test "a failed completion is reported with peer, request and status; for a message that is too long, as one of another protocol" {
 	local code other="the peer sent something that is not a message of this protocol: receive failed"
 	for code in 1 2; do
 		outcomes <<-END

@@ -431,7 +431,10 @@ static const char *icmp_answer(const struct sock_extended_err *error)
 	return "unreachable";
 }
 
-/* Return the answer of an ICMP message that has arrived; NULL: none. Note the first sender. */
+/*
+ * Return the answer of an ICMP message that has arrived; NULL: none. Set FACT_udp_from to the first
+ * sender.
+ */
 static const char *take_icmp(struct evidence *evidence, int descriptor)
 {
 	_Alignas(struct cmsghdr) uint8_t control[512];

@@ -135,7 +135,7 @@ struct stimulus {
 	struct fake_qp *qp;
 	struct work *work;
 	int code;          /* a status, an event type or a signal */
-	uint64_t position; /* number of work requests that the peer had posted before */
+	uint64_t position; /* number of work requests that the peer had posted by then */
 	uint64_t request;  /* number of the peer's work request that completes */
 	uint32_t size;
 	uint8_t bytes[256]; /* a message, or private data */

@@ -40,8 +40,8 @@ static void confirm(struct peer *peer)
 }
 
 /*
- * Report a byte more as produced (write) or consumed (read) each CRAWL_MILLISECONDS, up to CRAWLS
- * bytes.
+ * Every CRAWL_MILLISECONDS, report one more byte as produced (write) or consumed (read), up to
+ * CRAWLS bytes.
  */
 static void crawl(struct peer *peer)
 {

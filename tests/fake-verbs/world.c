@@ -1101,7 +1101,8 @@ ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 }
 
 /*
- * If the disk hangs (FUNCTION!), block the thread and keep its descriptor until the program ends.
+ * If the script has FUNCTION!, the disk hangs: block the thread until the program ends.
+ * `descriptor` may then stay open.
  */
 static void wait_for_disk(const char *function, int descriptor)
 {
