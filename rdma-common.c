@@ -1086,7 +1086,7 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
 /*
  * Handle a failed establishment. Ignore it if the connection is already established: Linux since
  * 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a
- * moment.
+ * moment. The transport's retries and the deadline decide.
  */
 static void handle_not_established(struct connection *connection)
 {
@@ -1261,8 +1261,8 @@ static bool begin_incoming(struct connection *connection)
 
 /*
  * Return true if the incoming ring may be emptied: in LOCAL_VERIFYING; before it while exchanging,
- * once the operation is posted, unless this side has given up or verifies in place; never after a
- * failure.
+ * once the operation is posted, unless this side has given up or verifies in place; never
+ * after a failure to empty the ring.
  */
 static bool may_empty(const struct connection *connection)
 {
@@ -1339,9 +1339,10 @@ static bool are_rings_settled(const struct connection *connection)
 /*
  * Unless sends are outstanding or probe_disturbs(), probe the peer's adapter by a WRITE of zero
  * bytes, which needs no rkey and which the peer's program does not notice. Over InfiniBand and RoCE
- * the adapter answers; if the host is gone, the transport's retries fail. Over iWARP a probe shows
- * less, but soft-iWARP in Linux needs it: the server's host may overlook data that the client sends
- * just as its connect request is answered, until more data arrives.
+ * the adapter answers; if the host is gone, the transport's retries fail, but a wait for a message
+ * never would. Over iWARP a probe shows less, but soft-iWARP in Linux needs it: the server's host
+ * may overlook data that the client sends just as its connect request is answered, until more data
+ * arrives.
  *
  * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
  * breaks the connection; soft-iWARP breaks it under load.
@@ -1682,7 +1683,7 @@ static bool wait_for_work(struct connection *connection)
 	return true;
 }
 
-/* Fill and empty a piece of the rings. Return true if there was progress. */
+/* Fill a piece of the outgoing ring, empty one of the incoming ring. Return true on progress. */
 static bool serve_rings(struct connection *connection)
 {
 	bool moved = fill_ring(connection);
