@@ -205,11 +205,10 @@ static int send_mr(struct connection *connection)
 static void prepare_batch(struct connection *connection)
 {
 	enum operation operation = connection->protocol.operation;
+	const struct region *local = operation == OPERATION_WRITE ? &connection->outgoing_ring
+								  : &connection->incoming_ring;
 
-	connection->batch = batch_create(operation,
-					 operation == OPERATION_WRITE ? &connection->outgoing_ring
-								      : &connection->incoming_ring,
-					 &connection->peer_region);
+	connection->batch = batch_create(operation, local, &connection->peer_region);
 	if (!connection->batch)
 		connection_fail(connection, STATUS_LOCAL_FAILURE,
 				"cannot allocate memory for work requests: %s", strerror(errno));

@@ -66,7 +66,9 @@ bool evidence_is(const struct evidence *evidence, enum fact fact, const char *te
 
 void evidence_set(struct evidence *evidence, enum fact fact, const char *text)
 {
-	snprintf(evidence->facts[fact], sizeof(evidence->facts[fact]), "%.127s", text);
+	const size_t size = sizeof(evidence->facts[fact]);
+
+	snprintf(evidence->facts[fact], size, "%.*s", (int)size - 1, text);
 }
 
 void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t number)
@@ -148,7 +150,8 @@ static void examine_route(void *evidence, struct netlink_message message)
 	if (!is_known(evidence, FACT_source))
 		evidence_set(evidence, FACT_source,
 			     address_of(netlink_find(message.attributes, RTA_PREFSRC), address));
-	gateway = gateway.size ? gateway : netlink_find(message.attributes, RTA_DST);
+	if (!gateway.size)
+		gateway = netlink_find(message.attributes, RTA_DST);
 	evidence_set(evidence, FACT_next_hop, address_of(gateway, address));
 	if (netlink_copy(netlink_find(message.attributes, RTA_OIF), &index, sizeof(index)) &&
 	    if_indextoname(index, name))
