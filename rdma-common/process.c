@@ -52,7 +52,7 @@ int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument)
 
 	if (error)
 		return error;
-	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the default size works, too */
+	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* if it fails, the default works */
 	error = pthread_create(thread, &attributes, routine, argument);
 	pthread_attr_destroy(&attributes);
 	return error;
@@ -271,7 +271,7 @@ static enum status open_devices(struct process *process)
 	return status;
 }
 
-/* Signals must be blocked, and the standard descriptors open. */
+/* Start the threads of the output. Signals must be blocked, and the standard descriptors open. */
 static enum status open_console(struct process *process)
 {
 	int error = console_open(process->console, STDOUT_FILENO, STDERR_FILENO);

@@ -126,9 +126,9 @@ struct protocol protocol_start(enum role role, enum operation operation);
 struct step protocol_step(struct protocol protocol, struct event event);
 
 /*
- * Return true if `status` becomes the reason why the session closes. Only the first reason does,
- * except that STATUS_PEER_LOST is replaced by STATUS_CONTENTS_WRONG (a late completion may show
- * that the peer broke the protocol) and, while a refused post has no explanation, by any status.
+ * Return true if `status` becomes the reason why the session closes. The first reason does. Later
+ * only STATUS_PEER_LOST is replaced: by STATUS_CONTENTS_WRONG (a late completion may show that the
+ * peer broke the protocol) or, while a refused post has no explanation, by any status.
  */
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 

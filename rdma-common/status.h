@@ -89,8 +89,8 @@ enum status worse_status(enum status one, enum status other);
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
 /*
- * Return the errno value for a verb's nonzero result. errno must be 0 before the call; -1 without
- * errno becomes EPERM.
+ * Return the errno value for a verb's nonzero result. errno must be 0 before the verb is called;
+ * -1 without errno becomes EPERM.
  */
 int failed_verb_error(int result);
 static inline int verb_result_error(int result)

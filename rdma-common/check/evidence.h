@@ -72,6 +72,7 @@ struct evidence {
 /* Return the name of a fact, a static string. */
 const char *evidence_name(enum fact fact);
 
+/* Return true if `text` is the text of the fact; "": the fact is unknown. */
 bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
 /* Set a fact to a text (up to 127 bytes) or a number. */

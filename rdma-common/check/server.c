@@ -17,7 +17,8 @@
 #define BUSY_MILLISECONDS 100
 /*
  * A direction is slow if the other one is this many times as fast in two measurements: on emulated
- * hosts, and on hosts that share processors, the rates differ by less.
+ * hosts, and on hosts that share processors, the rates differ by less. A session is slow if at
+ * least half of the simultaneous ones are this many times as fast.
  */
 #define MUCH_SLOWER 3
 /* Latency is measured by MIN_READS to MAX_READS READs of READ_SIZE bytes. */
@@ -30,9 +31,9 @@
  */
 #define SESSION_PACKETS 12
 /*
- * Times from the first session's start, without measurements, on a path that loses packets, where
- * sessions wait for retransmission timers: no session begins after LOSSY_MILLISECONDS, and a
- * running one is interrupted after STOP_MILLISECONDS.
+ * Limits on a path that loses packets, where sessions wait for retransmission timers. Both count
+ * from the first session's start, without measurements: no session begins after
+ * LOSSY_MILLISECONDS, and a running one is interrupted after STOP_MILLISECONDS.
  */
 #define LOSSY_MILLISECONDS 10000
 #define STOP_MILLISECONDS  15000
@@ -395,9 +396,9 @@ static void report_stopped(struct probe *probe)
 }
 
 /*
- * Run the next sessions: the client sends `size` bytes, the server as many, one with `short_reply`,
- * or BACK_SIZE if its rate is measured. Repeat them while may_be_accepted(). Return false if a
- * session did not run, or was stopped.
+ * Run the next sessions. The client sends `size` bytes; the server sends as many, one byte with
+ * `short_reply`, or BACK_SIZE bytes if its rate is measured. If the server rejects them, repeat
+ * them while may_be_accepted(). Return false if a session did not run, or was stopped.
  */
 static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 {
