@@ -1028,6 +1028,8 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on that host	!> Ready
 	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
 	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       192.0.2.3 was not reached	rdma_connect=2
+	130	ROUTE_RESOLVED+signal:2	!> reach
+	130	ROUTE_RESOLVED+signal:2 unused:0	!> reach
 	3	fail:sendto:1:1	> reach       this host forbids packets to UDP port 4791 of 192.0.2.1 (EPERM); one of: *?C5??  -> see 'nft list ruleset'	!> Ready	rdma_connect=0
 	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: *?C5?	rdma_connect=0
 	0	iwarp fail:sendto:1:1	> Ready
@@ -1046,6 +1048,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall
 	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
 	5	ESTABLISHED! unused:0	> reach       192.0.2.1 was not reached, and no rule	!> ?C2?
+	130	ESTABLISHED! signal:rdma_connect:2:2	!> reach	rdma_connect=2
 	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
 	0	check payload:1048576	!> reach
 	4	write refuse:8	!> reach

@@ -120,7 +120,10 @@ static struct strbuf answer_of(const struct outcome *outcome)
 	return text;
 }
 
-/* Send a connect request to a port; set a fact to the answer. Return false if no session ran. */
+/*
+ * Send a connect request to a port; set a fact to the answer. Return false if no session ran, or a
+ * signal ended it.
+ */
 static bool send_request(struct check *check, enum fact fact, uint16_t port)
 {
 	struct probe *probe = &check->probe;
@@ -136,7 +139,7 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	probe->outcome_count = 0;
 	probe->run(probe, probe->argument);
 	address->sin_port = before;
-	if (probe->outcome_count == 0)
+	if (probe->outcome_count == 0 || check->process->signal_number)
 		return false;
 	evidence_set(&check->evidence, fact, answer_of(probe->outcome).text);
 	return true;
