@@ -1021,7 +1021,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
 	# a program answers at each unused port: --check tries all four, and then counts the last rejection as the answer
-	0	write answers-everywhere check payload:1	> it rejects port 47896*Ready	rdma_connect=4
+	0	write answers-everywhere check payload:1	> answers connect requests (port 47896)*Ready	rdma_connect=4
 	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       $unknown	!> Ready
 	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
@@ -1033,7 +1033,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	3	fail:sendto:1:1	> reach       this host forbids packets to UDP port 4791 of 192.0.2.1 (EPERM); one of: *?C5??  -> see 'nft list ruleset'	!> Ready	rdma_connect=0
 	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: *?C5?	rdma_connect=0
 	0	iwarp fail:sendto:1:1	> Ready
-	1	fail:rdma_create_qp:1:13	> reach       no connect request was sent: rdma_create_qp failed: Permission denied	!> Ready
+	1	fail:rdma_create_qp:1:13	> reach       the connect request failed: rdma_create_qp failed: Permission denied	!> Ready
 	1	fail:rdma_create_id:5:12	rdma-client: cannot create a connection identifier: Cannot allocate memory	!> Ready	rdma_connect=0
 	END
 	outcomes check --json 192.0.2.1 <<-END
@@ -1077,7 +1077,7 @@ found() {
 		route       resolved, MTU of the path 4096 bytes
 		$congestion
 		memory      $memory
-		reach       192.0.2.1 answers connect requests (it rejects port 47893): packets pass in both directions
+		reach       192.0.2.1 answers connect requests (port 47893): packets pass in both directions
 		Ready. Start 'rdma-server' on the other host, and go on here with the PORT that it prints:
 		  rdma-client --check 192.0.2.1 PORT
 	END
@@ -1087,7 +1087,7 @@ found() {
 		address     resolved: source 192.0.2.2, device double0 port 1
 		route       resolved
 		memory      $memory
-		reach       192.0.2.1 answers TCP (it refuses port 47893); iWARP is not established
+		reach       192.0.2.1 answers TCP (port 47893); iWARP is not established
 		Ready. Start 'rdma-server' on the other host, and go on here with the PORT that it prints:
 		  rdma-client --check 192.0.2.1 PORT
 	END

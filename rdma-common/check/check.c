@@ -212,7 +212,7 @@ static enum status reach_address(struct check *check)
 	if (status == STATUS_REFUSED || status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST) {
 		explain_request(check);
 	} else {
-		strbuf_addf(&check->findings.found, "no connect request was sent: %s",
+		strbuf_addf(&check->findings.found, "the connect request failed: %s",
 			    check->probe.outcome->end.cause);
 		reach_report_facts(&check->findings, &check->evidence, NULL, false);
 	}

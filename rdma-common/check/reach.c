@@ -244,9 +244,9 @@ void reach_report_good(struct findings *findings, const struct evidence *evidenc
 {
 	expand(evidence,
 	       evidence_is(evidence, FACT_transport, "iwarp")
-		       ? "{address} answers TCP (it refuses port {control_port}); iWARP is not "
+		       ? "{address} answers TCP (port {control_port}); iWARP is not "
 			 "established"
-		       : "{address} answers connect requests (it rejects port {control_port}): "
+		       : "{address} answers connect requests (port {control_port}): "
 			 "packets pass in both directions",
 	       &findings->found);
 	reach_report_facts(findings, evidence, NULL, true);
