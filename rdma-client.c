@@ -246,9 +246,14 @@ static void route_resolved(struct connection *connection)
 		print_trace(&connection->log, "source port %u", source_port(connection->id));
 	connection_extend_deadline(connection);
 	connection->resolved = true;
+	if (seconds == 0) {
+		connection_fail(connection, STATUS_TIMED_OUT,
+				"no time was left for the connect request (--timeout); see the "
+				"messages of the other connections");
+		return;
+	}
 	print_trace(&connection->log, "rdma_connect");
-	error = seconds > 0 ? connect_with_timeout(connection->id, &parameters, seconds)
-			    : ETIMEDOUT;
+	error = connect_with_timeout(connection->id, &parameters, seconds);
 	if (error)
 		connect_failed(connection, error);
 }
