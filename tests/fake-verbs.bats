@@ -1230,7 +1230,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:getifaddrs:1:12	> device      cannot find the ports that the addresses of this host lead to: Cannot allocate memory
 	3	fail:rdma_create_id:1:13	> device      cannot find the ports that the addresses of this host lead to: Permission denied
 	3	fail:rdma_create_id:1:24	> lead to: Too many open files*$few
-	3	fail:rdma_create_id:4:12	> address     not resolved: cannot use the connection manager: Cannot allocate memory
+	3	fail:rdma_create_id:4:12	> address     not resolved: cannot use the connection manager: Cannot allocate memory	!> -> load the module
 	3	fail:rdma_create_id:4:24	> cannot use the connection manager: Too many open files*$few
 	3	fail:rdma_resolve_route:1:110	> route       not resolved: Connection timed out?  -> over InfiniBand, check that the subnet manager runs
 	3	addresses:127.0.0.1	> route       not resolved: No such device?  -> $loopback

@@ -218,10 +218,11 @@ static bool check_address(struct path *path)
 		const char *advice = descriptor_advice(error);
 
 		evidence_set_error(path->evidence, FACT_error, error);
-		if (!advice)
-			advice = find_cause(path) ? "" : "load the module rdma_ucm";
+		if (!advice && !find_cause(path))
+			advice = rdma_cm_advice();
 		return unresolved(path, "address",
-				  "cannot use the connection manager: ", strerror(error), advice);
+				  "cannot use the connection manager: ", strerror(error),
+				  advice ? advice : "");
 	}
 	if (set_type_of_service(id, path->options))
 		found = unresolved(path, "address", "cannot set --tos: ", strerror(errno), "");
