@@ -111,6 +111,18 @@ copied() {
 	touch "$copy/rdma-client.c"
 }
 
+# committed: make a copy like copied, commit its files to a new git repository there, and make it the working folder.
+committed() {
+	copied
+	cd "$copy" || return
+	export GIT_CONFIG_GLOBAL=/dev/null
+	git init --quiet
+	git config user.name Pat
+	git config user.email pat@example.org
+	git add .
+	git commit --quiet --message "all files"
+}
+
 # bats test_tags=slow
 @test "make and make install need no package manager" {
 	copied
@@ -123,13 +135,8 @@ copied() {
 # bats test_tags=slow
 @test "a build from a git checkout adds the commit to the version, and one from the tarball does not" {
 	local release commit hash stamp
-	copied
+	committed
 	release=$(release)
-	cd "$copy"
-	export GIT_CONFIG_GLOBAL=/dev/null
-	git init --quiet
-	git config user.name Pat
-	git config user.email pat@example.org
 	for commit in first second; do
 		echo "$commit" >>LICENSE
 		git add .
@@ -393,6 +400,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 
 # bats test_tags=slow
 @test "make deb builds a package that lintian accepts" {
+	committed
 	make deb MAINTAINER="Pat Maintainer <pat@debian.org>"
 	package=$(echo build/rdma-pair_*.deb)
 	[ "$(dpkg-deb -f "$package" Package Version Architecture Maintainer Section)" = "$(cat <<-END
@@ -437,6 +445,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 @test "make rpm builds a package with the files of make install, and rpmlint accepts it" {
 	local package unusual="unstripped-binary-or-object|manpage-not-compressed|no-manual-page-for-binary"
 	unusual+="|no-(signature|packager-tag|group-tag|url-tag|buildroot-tag)|invalid-(url|license)"
+	committed
 	make rpm MAINTAINER="Pat Maintainer <pat@debian.org>"
 	package=$(echo build/rdma-pair-*.rpm)
 	[ "$(rpm -qp --qf '%{NAME} %{VERSION} %{LICENSE} %{CHANGELOGNAME}' "$package")" = \
