@@ -107,6 +107,16 @@ interoperates() {
 	done
 }
 
+@test "each lesson that resolves a name reports why it cannot" {
+	local program
+	for program in 02-send/client 03-write/write 04-read/read 05-requests/client 06-events/client 07-stream/stream \
+		09-srq/client 10-datagram/client; do
+		on b "$LESSONS/$program" 192.0.2.1 no-such-service
+		expect 1
+		[ "$stderr" = "${program#*/}: cannot resolve the name: Servname not supported for ai_socktype" ]
+	done
+}
+
 # bats test_tags=slow
 @test "01-devices prints what its README shows" {
 	lesson 01-devices

@@ -19,6 +19,7 @@
  */
 #include <err.h>
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <rdma/rdma_verbs.h>
 #include <stdbool.h>
@@ -50,7 +51,8 @@ static bool waiting; /* the answer has not arrived */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what,
+		     result < -1 ? gai_strerror(result) : strerror(result == -1 ? errno : result));
 }
 
 /* Steps 1 to 4. */

@@ -21,6 +21,7 @@
 #include <err.h>
 #include <errno.h>
 #include <limits.h>
+#include <netdb.h>
 #include <poll.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
@@ -49,7 +50,8 @@ static int quiet; /* seconds without a message */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what,
+		     result < -1 ? gai_strerror(result) : strerror(result == -1 ? errno : result));
 }
 
 static void await(int descriptor, short direction, int seconds, const char *what)
@@ -217,14 +219,10 @@ static void send_stream(void)
 /* Write to the output without blocking: a pipe that is ready accepts PIPE_BUF bytes. */
 static void write_output(const char *bytes, size_t length)
 {
-	while (length > 0) {
-		ssize_t written;
-
+	for (ssize_t written; length > 0; bytes += written, length -= (size_t)written) {
 		await(STDOUT_FILENO, POLLOUT, SILENCE / 2, "wait for the output");
 		written = write(STDOUT_FILENO, bytes, length < PIPE_BUF ? length : PIPE_BUF);
 		check(written < 0 ? -1 : 0, "write the output");
-		bytes += written;
-		length -= (size_t)written;
 	}
 }
 

@@ -14,6 +14,7 @@
  */
 #include <err.h>
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
@@ -34,7 +35,8 @@ static struct {
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what,
+		     result < -1 ? gai_strerror(result) : strerror(result == -1 ? errno : result));
 }
 
 /* Poll a completion queue each millisecond until the request with this wr_id is complete. */

@@ -103,7 +103,7 @@ static void send_datagrams(void)
 		if (wc.status != IBV_WC_SUCCESS)
 			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
 	}
-	printf("%d datagrams sent with success\n", DATAGRAMS);
+	printf("%d datagrams sent\n", DATAGRAMS);
 }
 
 /* Step 7. Return false if no answer arrives in two seconds. */
