@@ -63,7 +63,9 @@ static const struct row rows[] = {
 	{ "transport=roce route=ENETUNREACH vrf=red", "L6" },
 	{ "transport=roce route=ENETUNREACH", "L6" },
 	{ "transport=iwarp route=EHOSTUNREACH", "L6" },
-	{ ROCE "route_interface=t0 route_kind=ipip gid_interface=none", "L7" },
+	{ ROCE "route_interface=t0 route_kind=ipip gid_interface=none error=ENODEV", "L7" },
+	/* newer kernels resolve addresses for iWARP over a tunnel */
+	{ "transport=iwarp route=found route_interface=t0 route_kind=ipip", NULL },
 	{ ROCE "route_interface=br0 route_kind=ethernet gid_interface=br0 gid_kind=bridge", "L8" },
 	/* no rule holds if one of two compared facts is unknown */
 	{ ROCE
