@@ -105,6 +105,7 @@ static const struct row rows[] = {
 	{ ROCE ON_ETH0
 	  "port=4711 request=silent control=8 neighbour=resolved udp_other=refused udp_roce=silent",
 	  "C2" },
+	{ ROCE ON_ETH0 "port=4711 tos=104 request=silent control=8 plain=8", "C2" },
 	{ IWARP "port=4711 request=silent control=refused", "C2" },
 	{ ROCE ON_ETH0 "neighbour=failed error=ETIMEDOUT", "C3" },
 	{ ROCE ON_ETH0 "request=silent udp_roce=silent udp_other=silent neighbour=failed", "C3" },
