@@ -209,7 +209,7 @@ restore_rules() {
 		fi
 	done
 	host=a check 0 192.0.2.2
-	says "reach       no RDMA program listens on this host(; .*)?"
+	says "reach       found no RDMA program that listens on this host(; .*)?"
 }
 
 # bats test_tags=roce,slow
@@ -388,7 +388,7 @@ with_roce() {
 	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*"
 	end_check 5
-	says "reach       no RDMA program listens on this host; connect requests received: [1-9].*"
+	says "reach       found no RDMA program that listens on this host; connect requests received: [1-9].*"
 }
 
 # bats test_tags=slow

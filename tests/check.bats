@@ -40,7 +40,7 @@ says() {
 		says "name        '$name' is [0-9a-f.:]+"
 		says "memory      (may be locked without limit|[0-9]+ KiB may be locked: .*)"
 		says "reach       .* answers (connect requests|TCP) .*"
-		says "reach       no RDMA program listens on this host(; connect requests received: .*)?"
+		says "reach       found no RDMA program that listens on this host(; connect requests received: .*)?"
 		[[ $output != *"  -> "* ]]
 		says "  rdma-client --check $name PORT"
 	done
