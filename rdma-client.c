@@ -242,7 +242,7 @@ static void route_resolved(struct connection *connection)
 	int error;
 
 	print_status(&connection->log, "route resolved.");
-	if (connection->options->connections > 1)
+	if (connection->options->connections > 1 && source_port(connection->id) > 0)
 		print_trace(&connection->log, "source port %u", source_port(connection->id));
 	connection_extend_deadline(connection);
 	connection->resolved = true;

@@ -662,7 +662,8 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
  */
 static void explain_silent_rejection(int status, struct failure *failure)
 {
-	const char *name = rejection_describe(status), *advice = rejection_advice(status);
+	const char *name = status < 0 ? strerror(-status) : rejection_describe(status);
+	const char *advice = rejection_advice(status);
 
 	if (status == REJECTION_INVALID_SERVICE_ID)
 		failure_set(failure, STATUS_REFUSED,

@@ -245,10 +245,22 @@ void report_listening(const struct engine *engine, uint16_t port)
 
 /* ---- Several sessions at once ---- */
 
+static struct strbuf describe_source_port(const struct connection *connection)
+{
+	unsigned int port = source_port(connection->id);
+	struct strbuf text = { 0 };
+
+	if (port > 0)
+		strbuf_addf(&text, "source port %u", port);
+	else
+		strbuf_addf(&text, "source port not known");
+	return text;
+}
+
 void report_path(const struct connection *connection)
 {
-	print_status(&connection->log, "source port %u, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
-		     source_port(connection->id), queue_pair_number(connection),
+	print_status(&connection->log, "%s, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
+		     describe_source_port(connection).text, queue_pair_number(connection),
 		     operation_rate(connection) / 1e9,
 		     connection->status == STATUS_SUCCESS ? "good" : "failed");
 }
@@ -304,11 +316,10 @@ void report_sum(const struct engine *engine, enum status status)
 		     plural(sum.bytes), sum.seconds, rate / 1e9);
 	if (slowest)
 		print_status(&engine->log,
-			     "slowest: [%u] source port %u, %.3f Gbit/s; fastest: [%u] source port "
-			     "%u, %.3f Gbit/s",
-			     slowest->number, source_port(slowest->id),
+			     "slowest: [%u] %s, %.3f Gbit/s; fastest: [%u] %s, %.3f Gbit/s",
+			     slowest->number, describe_source_port(slowest).text,
 			     operation_rate(slowest) / 1e9, fastest->number,
-			     source_port(fastest->id), operation_rate(fastest) / 1e9);
+			     describe_source_port(fastest).text, operation_rate(fastest) / 1e9);
 	if (!options->json)
 		return;
 	object = json_begin("sum");

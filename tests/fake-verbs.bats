@@ -941,7 +941,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	2*ESTABLISHED=REJECTED:10	connection rejected (status 10: stale connection), no reason arrived; that host still has	rdma_connect=2
 	client --connections 2	0	2*ESTABLISHED=REJECTED:10	rdma_connect=4
 	client	1	ESTABLISHED=REJECTED:10 fail:rdma_create_id:2:24	cannot create a connection identifier
-	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104), no reason arrived
+	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104: Connection reset by peer), no reason arrived
 	client	4	refuse:255	connection rejected: no program listens on that port; $no_server
 	client	4	iwarp refuse:255	connection rejected: no program listens on that port, or the program is not this project's rdma-server
 	client	4	refuse:1	version
@@ -2030,6 +2030,9 @@ values() {
 		"$(printf '%s\n' "1 49972" "2 49975" "3 49974")" ]
 	grep -x '3 of 3 sessions succeeded: 3072 bytes in 0.[0-9]* s, 0.[0-9]* Gbit/s' <<<"$output"
 	grep '^slowest: \[2\] source port 49975, 0.000 Gbit/s; fastest: \[3\] source port 49974, ' <<<"$output"
+	fake client "roce-v1 2*operation@100 write" --connections 2 --report # no UDP, so no source port
+	[ "$(grep -c '^\[[12]\] source port not known, queue pair 0x.*, good$' <<<"$output")" -eq 2 ]
+	grep '^slowest: \[[12]\] source port not known, 0.000 Gbit/s; fastest: \[[12]\] source port not known, ' <<<"$output"
 }
 
 # Over iWARP rdma_connect(3) blocks the main thread; the first call may block for all of --timeout.

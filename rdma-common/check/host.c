@@ -184,11 +184,13 @@ static void describe_link(struct host *host)
 		return;
 	ports = adapter_rate(host);
 	host->limited = rate < ports;
+	strbuf_addf(&host->findings->advice, "the adapter's PCIe link is below its maximum");
+	if (ports > 0)
+		strbuf_addf(&host->findings->advice, ", %s for the %g Gbit/s of its ports",
+			    rate < ports ? "too slow" : "but fast enough", ports);
 	strbuf_addf(&host->findings->advice,
-		    "the adapter's PCIe link is below its maximum, %s for the %g Gbit/s of its "
-		    "ports: check the slot, the PCIe settings of the firmware, and 'lspci -vv' "
-		    "(LnkSta)",
-		    rate < ports ? "too slow" : "but fast enough", ports);
+		    ": check the slot, the PCIe settings of the firmware, and 'lspci -vv' "
+		    "(LnkSta)");
 }
 
 /* Take the next range of a list such as "0-3,8". Return false at its end. */

@@ -761,13 +761,14 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 	else
 		strbuf_addf(&probe->findings->found, "%s",
 			    good ? "verified in both directions" : outcome->end.cause);
-	if (slow || is_silence(outcome->end.status))
-		strbuf_addf(
-			&probe->findings->advice,
-			"%swhere several paths lead to the server, switches choose one by this port "
-			"(ECMP): look at the links and switches of that path",
-			slow ? "at least half of the other sessions are three times as fast; "
-			     : "");
+	if (slow)
+		strbuf_addf(&probe->findings->advice,
+			    "at least half of the other sessions are three times as fast");
+	if (outcome->port > 0 && (slow || is_silence(outcome->end.status)))
+		strbuf_addf(&probe->findings->advice,
+			    "%swhere several paths lead to the server, switches choose one by this "
+			    "port (ECMP): look at the links and switches of that path",
+			    slow ? "; " : "");
 	findings_report(probe->findings, "path", good && !slow);
 	json_add_known(probe->findings->latest, "source_port", outcome->port);
 	if (measured)

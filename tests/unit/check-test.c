@@ -941,6 +941,10 @@ TEST(failed_and_slow_sessions_are_reported_with_their_ports)
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 300, 99) }, GOOD,
 		  .found = text_of("ok: source port 5: * | failed: source port 6: %s", slower(rates("300", "99"))),
 		  .connections = 2 },
+		/* over InfiniBand and RoCE v1 there is no source port */
+		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_failed(0, SILENCE) }, SILENCE,
+		  .found = "ok: source port 5: * | failed: source port not known: cause 5",
+		  .connections = 2 },
 		/* a failed session has no rate to compare */
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
 			   port_measured(5, 300, 300), port_failed(6, LOST), port_failed(7, SILENCE), port_measured(8, 99, 99) }, LOST,

@@ -310,6 +310,7 @@ TEST(pcie_link_slower_than_the_ports_is_reported)
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)", true, "too slow for the 200 Gbit/s", NULL },
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)|ports/1/state=1: DOWN", false,
 		  "but fast enough for the 100 Gbit/s", NULL },
+		{ PCIE("8.0 GT/s PCIe", "16") "|ports/1/state=1: DOWN", false, "the adapter's PCIe link is below its maximum: check the slot", NULL },
 		/*
 		 * A software device has no PCIe link and no rate. Before Linux 5.11 Soft-RoCE shows
 		 * those of the adapter below it: the file 'parent' distinguishes it.
