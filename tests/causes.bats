@@ -160,7 +160,7 @@ restore_rules() {
 	done
 }
 
-@test "--check gives no advice for a healthy path over either family; nor if all but RoCE is dropped" {
+@test "--check gives no advice for a healthy path over IPv4 or IPv6, or one that drops all but RoCE" {
 	well 192.0.2.1
 	well fd00::1
 	[ "$LAB_TRANSPORT" != siw ] || return 0
@@ -190,14 +190,14 @@ restore_rules() {
 }
 
 # bats test_tags=roce,slow
-@test "--check gives no advice if nftables lets in nothing but RoCE" {
+@test "--check gives no advice if nftables lets in only RoCE and neighbor discovery" {
 	repair=restore_hosts
 	firewall a input "policy drop; udp dport 4791 accept; $DISCOVERY"
 	well 192.0.2.1
 	well fd00::1
 }
 
-@test "B1, B5: no program listens on the port, over either family; and none on that host" {
+@test "B1, or B5 over iWARP: no program listens on the port, over IPv4 or IPv6; its host says so" {
 	local name text
 	for name in 192.0.2.1 fd00::1; do
 		check 4 "$name" 4711
@@ -213,7 +213,7 @@ restore_rules() {
 }
 
 # bats test_tags=roce,slow
-@test "B2: the program listens at another address, of either family; its host says at which" {
+@test "B2: the program listens only at another address than the given one; its host says at which" {
 	repair="lab run a ip address del 192.0.2.77/24 dev eth0"
 	lab run a ip address add 192.0.2.77/24 dev eth0
 	start_server --bind 192.0.2.1 write
@@ -306,7 +306,7 @@ with_addresses() {
 	names L6 "there is no route to 2001:db8::9 \(ENETUNREACH\)"
 }
 
-@test "L6: a route that forbids the address" {
+@test "L6: a route forbids the address" {
 	repair="lab run b ip route del prohibit 203.0.113.0/24"
 	lab run b ip route add prohibit 203.0.113.0/24
 	check 3 203.0.113.9
@@ -314,7 +314,7 @@ with_addresses() {
 }
 
 # bats test_tags=roce,slow
-@test "C5: this host forbids UDP port 4791, so --check sends no connect request" {
+@test "C5: this host forbids sending to UDP port 4791, over IPv4 or IPv6" {
 	repair=restore_rules
 	rule b rule add pref 50 ipproto udp dport 4791 prohibit
 	check 3 192.0.2.1
@@ -326,7 +326,7 @@ with_addresses() {
 
 # The queue has no room for the datagram, and acts like a filter of tc(8): sendto(2) fails, and a connect request would hang.
 # bats test_tags=roce,slow
-@test "C5: this host drops the packets that it sends, so --check sends no connect request" {
+@test "C5: this host drops the packets that it sends, over IPv4 or IPv6" {
 	repair="lab run b tc qdisc del dev eth0 root"
 	lab run b tc qdisc replace dev eth0 root bfifo limit 100
 	check 3 192.0.2.1
@@ -364,7 +364,7 @@ with_roce() {
 }
 
 # bats test_tags=roce,slow
-@test "C9: UDP port 4791 is dropped at the server's host, over IPv4 and IPv6; no request has arrived there" {
+@test "C9: the server's host drops packets to UDP port 4791; --check on that host finds the server" {
 	repair=restore_rules
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
 	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
@@ -422,7 +422,7 @@ without_router() {
 }
 
 # bats test_tags=slow
-@test "C9, C10 over iWARP: every TCP packet is dropped" {
+@test "C9 over iWARP: every TCP packet is dropped" {
 	[ "$LAB_TRANSPORT" = siw ] || skip "RoCE uses UDP"
 	repair=restore_rules
 	start_server write
@@ -456,7 +456,7 @@ without_router() {
 }
 
 # bats test_tags=slow
-@test "L4, L5: a network namespace other than the first one; L5 over iWARP" {
+@test "L4, or L5 over iWARP: --check runs in a network namespace other than the first one" {
 	on b unshare --net "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 3
 	says "reach       .* \((L4|L5|L6)\)"
@@ -592,7 +592,7 @@ with_clean_hosts() {
 }
 
 # bats test_tags=slow
-@test "C7, L1, B5: the server's host has no Soft-RoCE; B5: it has nothing else" {
+@test "C7, L1: the server's host has no Soft-RoCE; B5 over iWARP: it has none, or nothing but Soft-RoCE" {
 	repair=restore_hosts
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		lab run a rmmod rdma_rxe

@@ -115,7 +115,7 @@ check_without() {
 	says "device      none"
 }
 
-@test "--check without a device, or without access to the connection manager: exit status 3" {
+@test "--check exits with 3 without a device, or without access to the connection manager" {
 	check_without "" /dev/infiniband /sys/class/infiniband
 	[[ $output != *$'\nadapter'* ]]
 	check_without 192.0.2.1 /dev/infiniband
@@ -141,7 +141,7 @@ transfers() {
 		<(grep '^transfer' <<<"$output")
 }
 
-@test "--check with PORT verifies every size in both directions, whatever the server's mode and payload" {
+@test "--check with PORT verifies each size in both directions, with a server for reads or for both modes" {
 	local mode sizes=(1 1024 4095 4096 4097 65536 1048576) mtu=", GID ::ffff:192.0.2.1, MTU of its port 4096 bytes"
 	[ "$LAB_TRANSPORT" != siw ] || sizes=(1 1024 4097 65536 1048576) mtu=
 	folder=$(mktemp -d "$LAB/share/check.XXXXXX")
@@ -213,7 +213,7 @@ lose() {
 # With losses in both directions few packets are sent, so the counters may show one direction, or none. TCP repairs
 # losses, and soft-iWARP has no counters.
 # bats test_tags=slow
-@test "--check with PORT reports lost packets with share and direction, also in its last line, and exits with 8" {
+@test "--check with PORT reports share and direction of RoCE packet loss, and exits with 8 above --max-loss" {
 	local seconds=1 hosts lost
 	repair=full_rate
 	start_server write
@@ -386,7 +386,7 @@ journal() {
 }
 
 # bats test_tags=slow,roce
-@test "systemd runs the example units: a timer checks the path to the server, both as ordinary users" {
+@test "systemd runs the example units as ordinary users: the server, and a check that a timer starts" {
 	local unit=rdma-check@192.0.2.1
 	folder=$LAB/share/installed
 	make -C "$top" install "DESTDIR=$folder" PREFIX=/usr/local

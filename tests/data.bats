@@ -37,7 +37,7 @@ setup() {
 
 # If WRITEs from host b are lost, only host a sees the gap in the sequence numbers.
 # bats test_tags=slow
-@test "each side counts the errors of its port, and reports them to the peer" {
+@test "over RoCE each side counts the errors of its port, and reports them to the peer" {
 	# shellcheck disable=SC2034 # teardown uses it
 	repair='lab run b tc qdisc del dev eth0 root'
 	start_server -J write

@@ -174,7 +174,7 @@ happy_path() {
 }
 
 # If --check measures (the last rows), the server performs its operation for the time that the client announces.
-@test "a --check client that asks for the other operation first is refused silently" {
+@test "a server refuses a --check client of the other operation silently, but serves its measurements" {
 	word="write" outcomes server <<-END
 	0	[iwarp] check	!> 20000.?
 	0	[iwarp] read	: refused: the modes differ, one side reads
@@ -189,7 +189,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "long payloads are sent in many work requests" {
+@test "payloads of 1 to 200,000 bytes are exchanged, in one or many work requests" {
 	outcomes <<-END
 	client	0	iwarp payload:5000 max_msg:64 coalesce
 	client	0	write payload:200000
@@ -234,7 +234,7 @@ happy_path() {
 
 # A list has at most 32 work requests, so with a greater --depth lists of different lengths follow each other.
 # bats test_tags=memory
-@test "many operations succeed with few signaled work requests, at any depth" {
+@test "many operations succeed at any --depth, and a failed one is reported" {
 	outcomes <<-END
 	client -n 100	0	inline:0
 	client -n 100	0	write iwarp
@@ -253,7 +253,7 @@ happy_path() {
 	END
 }
 
-@test "--busy-poll arms the completion queue only once, at the beginning" {
+@test "--busy-poll arms the completion queue only once" {
 	outcomes both --busy-poll <<<"0	immediate	ibv_req_notify_cq=1"
 }
 
@@ -284,7 +284,7 @@ happy_path() {
 
 # The two rings have different lengths, and neither is a multiple of the other. Words with @ or > delay events.
 # bats test_tags=memory
-@test "streams: any number of bytes passes through rings of bounded memory" {
+@test "streams: payloads of 50 to 500,000 bytes pass through bounded rings; a damaged one is reported" {
 	outcomes <<-END
 	every -s 20000	0	payload:30000 ring:3000
 	every -s 20000	0	payload:500000 memory:300000 request:1000
@@ -366,7 +366,7 @@ happy_path() {
 
 # A pipe delivers a byte now and then. The peer's adapter accepts the bytes, but the peer's program confirms none.
 # bats test_tags=memory
-@test "streams: a trickling pipe does not extend a session with a stopped peer" {
+@test "streams: a trickling pipe extends a session, unless the pipe is too slow or the peer stops" {
 	local transport endless silent="99*received-WINDOW! received-DONE! received-VERDICT!"
 	exec {endless}< <(yes)
 	outcomes <<-END
@@ -404,7 +404,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: both sides end and report a peer that gives up, at any moment" {
+@test "streams: either side ends and reports the peer's reason if the peer gives up, at any moment" {
 	local step
 	for step in 1 2 5 13; do
 		outcomes every -s 20000 <<-END
@@ -416,7 +416,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: a side that receives an early bad verdict sends none, and disconnects" {
+@test "streams: a side that gives up early sends a verdict; the other side sends none" {
 	outcomes every -v -s 20000 <<-END
 	4	payload:30000 ring:3000 gives-up:5	the peer gave up	0x SEND MSG_VERDICT
 	END
@@ -478,7 +478,7 @@ happy_path() {
 
 # Each limit on the file size is smaller than the payload of 140,000 bytes.
 # bats test_tags=memory
-@test "streams: a failure to store at the start, in the middle or at the end leaves no file" {
+@test "streams: no file is left if storing or the session fails" {
 	local bytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
 	mkdir "$folder"
 	for bytes in 5000 130000 139999; do
@@ -502,7 +502,7 @@ happy_path() {
 # The session ends after --timeout in simulated time; if everything was received, after one more second for closing.
 # With a payload of 1.7 MB, fdatasync syncs the first MiB while the rest arrives.
 # bats test_tags=memory
-@test "a session whose disk does not answer ends after --timeout, and reports whether reading or storing stopped" {
+@test "a disk that does not answer ends the session soon after --timeout, or before, with the reason" {
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
 	outcomes <<-END
@@ -520,7 +520,7 @@ happy_path() {
 
 # For each type of message, some wrong numbers and wrong moments; transfer-test and protocol-test have the other rules.
 # bats test_tags=memory
-@test "a peer with impossible numbers or messages is reported with the rule that it breaks" {
+@test "a peer's impossible numbers or unexpected messages end the session with a reason" {
 	outcomes <<-END
 	both	7	set:mr.produced=+1	the peer's memory region announces too many ready bytes: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
@@ -553,7 +553,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "sessions succeed although the driver omits a limit, or reports an impossible one" {
+@test "sessions succeed although the driver omits a limit, or reports a small or impossible one" {
 	local limit
 	for limit in max_msg:0 max_wr:0 max_wr:-1 max_wr:-2147483648 max_wr:2147483647 max_cqe:0 max_cqe:-1 \
 		max_cqe:-2147483648 max_cqe:2147483647 max_wr:64 max_cqe:50 max_reads:257 max_reads:-1 max_reads:2147483647; do
@@ -565,7 +565,7 @@ happy_path() {
 }
 
 # librdmacm stores only the low byte of max_qp_rd_atom and max_qp_init_rd_atom: 256 becomes 0, which permits no READ.
-@test "with a device that reports 0 or 256 READs, a write succeeds, and a read fails with the reason" {
+@test "only sessions that need READs fail if the device reports 0 or 256 of them, with the reason" {
 	local own="RDMA device double0 cannot perform RDMA READs: its driver reports max_qp_init_rd_atom"
 	local serves="RDMA device double0 cannot serve RDMA READs: its driver reports max_qp_rd_atom"
 	outcomes <<-END
@@ -683,7 +683,7 @@ happy_path() {
 # libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr. Each role runs each
 # script over one of the transports. A peer that has left makes only posts fail.
 # bats test_tags=slow
-@test "a verb that breaks its contract is reported with its errno; a post that fails because the peer left is reported as a lost peer" {
+@test "a verb that breaks its contract is reported; a post that fails because the peer left gives status 6" {
 	local role script verbs turn=0
 	for role in client one-off server; do
 		for script in "minus-one no-bad-wr:99" "negative no-bad-wr:0" "negative peer-left"; do
@@ -818,7 +818,7 @@ happy_path() {
 # If the client has withdrawn its request, rdma_accept(3) fails with the same errno as after a failure of this host. The
 # server therefore rejects the request after a failed call: the rejection succeeds only if the client has not withdrawn.
 # bats test_tags=memory
-@test "if the client has not withdrawn, a failed call is reported as the server's failure, to the client, too" {
+@test "a failed call is reported as the server's failure, also to a client that has not withdrawn" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
 	outcomes <<-END
 	one-off	1	fail:rdma_accept:1:22 refused:9	$accept (MTU of the path 4096 bytes, of this port 4096)	0x $larger	rdma_reject=1
@@ -849,7 +849,7 @@ happy_path() {
 
 # The program waits --timeout for each message or completion that the peer owes, then one second to close, and one
 # more second if it must force the flush of its requests. A new deadline may be earlier than the previous one.
-@test "each kind of session end happens at its deadline, neither earlier nor later" {
+@test "each kind of session end happens at the expected time" {
 	outcomes <<-END
 	client -t 10	0	ends:60 write
 	# the last requests are not signaled: the session still ends at once, whichever side gives up
@@ -982,7 +982,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 }
 
 # If librdmacm's own work for an event fails, the status of the event is -1, and errno is the reason (rdma_get_cm_event(3)).
-@test "an event with status -1 is a failure of this host, with errno as the reason" {
+@test "events with status -1 give the right exit status and reason, with and without errno" {
 	local device="the address was resolved to an RDMA device, but librdmacm cannot use this device"
 	local connect="the server accepted, but this host cannot set up the connection"
 	outcomes <<-END
@@ -1143,7 +1143,7 @@ found() {
 
 # The smallest session needs three pages: one for messages, one for each ring. A limit that the driver does not apply
 # is ignored.
-@test "--check reports the limit that prevents a session from registering memory: exit status 1" {
+@test "--check and a session report a limit that prevents registering memory, and exit with 1" {
 	local needs="memory      cannot register the 12 KiB that a session needs: Cannot allocate memory"
 	local advice="  -> raise the locked-memory limit ('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit,*"
 	outcomes check 192.0.2.1 <<-END
@@ -1199,7 +1199,7 @@ found() {
 	END
 }
 
-@test "--check --json: the error is the failed finding of the step reach, otherwise the first failed finding" {
+@test "--check --json: the error is the failed finding of 'reach', otherwise the first failed finding" {
 	local script
 	for script in down "down ADDR_RESOLVED=ADDR_ERROR:-99" fail:getaddrinfo:1:1 memory:8192 no-gids "ADDR_RESOLVED=ADDR_ERROR:-19" \
 		"fail:rdma_get_devices:1:24" "fail:ibv_query_device:1:5"; do
@@ -1214,14 +1214,14 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check --json 192.0.2.1 <<<'0	read	> "error": null'
 }
 
-@test "--check survives memory that it cannot deregister, and names the failed call" {
+@test "--check succeeds although it cannot free memory or a protection domain, and reports that" {
 	outcomes check <<-END
 	0	fail:ibv_dereg_mr:1:16	cannot deregister	cannot free a protection domain: Device or resource busy
 	0	negative fail:ibv_dealloc_pd:1:16	cannot free a protection domain: Device or resource busy
 	END
 }
 
-@test "--check reports each failing call as a finding, and exits with 3" {
+@test "--check reports failed calls as findings, and exits with 3; advice alone gives status 0" {
 	local few="  -> raise the limit of open files ('ulimit -n')"
 	outcomes check -B 192.0.2.2 192.0.2.1 <<-END
 	3	fail:getaddrinfo:1:1	> name        '192.0.2.1' not resolved: Temporary failure in name resolution
@@ -1245,7 +1245,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	END
 }
 
-@test "--check --tos sets the type of service of the path, except over iWARP" {
+@test "--check --tos shows the type of service of a RoCE v2 path, or why it cannot be set" {
 	outcomes check --tos 0x68 192.0.2.1 <<-END
 	0	read	> congestion  lo: type of service 104; the driver does not report PFC or ECN?memory
 	0	iwarp	> route       resolved?memory
@@ -1259,7 +1259,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 }
 
 # The network interface of a GID may be unknown. A link-local address names its interface.
-@test "--check names the GID of the connection, with its type and network interface; without a GID it exits with 3" {
+@test "over RoCE --check names the GID, its type and any known interface; without a GID it exits with 3" {
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> this GID uses RoCE v1, which routers do not forward
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
@@ -1465,7 +1465,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=memory
-@test "a signal ends sessions cleanly: exit status 128 plus the signal's number" {
+@test "a signal ends each session cleanly, with the right exit status and reason" {
 	outcomes <<-END
 	client	143	ADDR_RESOLVED+signal	interrupted
 	client	143	ROUTE_RESOLVED+signal	interrupted
@@ -1510,7 +1510,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # The kernel does not deliver a signal to process 1 if its action is the default one (pid_namespaces(7)). The rows
 # first run in an ordinary process: the statuses must be the same.
-@test "a signal ends process 1 of a container, too, with exit status 128 plus the signal's number" {
+@test "a signal ends process 1 of a container with the same exit status as an ordinary process" {
 	local launcher=() rows
 	rows=$(cat <<-END
 		both	143	sent-MR+signal	interrupted
@@ -1717,7 +1717,7 @@ no_signal_is_pending() {
 }
 
 # The simulated clock starts at one second after the epoch.
-@test "--json prints where a server listens, then each session with number, time, both ends and failure" {
+@test "--json prints where a server listens, then each session with number, time, peer and failure" {
 	outcomes server -J -n 3 <<<"0	clients:3 fail:ibv_alloc_pd:2:12	ibv_alloc_pd failed"
 	python3 - "$output" "$(hostname)" <<-'END'
 	import json, sys
@@ -1953,7 +1953,7 @@ drawn() {
 }
 
 # Any other failure outranks a slow operation. A server of several clients only reports a slow operation.
-@test "--min-rate: a slower operation gives exit status 8, although its payload is verified" {
+@test "--min-rate: a slower operation of a client or one-off server gives status 8 if nothing else fails" {
 	outcomes <<-END
 	client --min-rate 8K	0	operation@1000
 	client --min-rate 9K	7	corrupt-in operation@1000	contents are wrong
@@ -1976,7 +1976,7 @@ drawn() {
 }
 
 # Over RoCE the client's --tos applies to both sides; over iWARP the programs do not know the value.
-@test "--tos sets the type of service of clients and servers, and --json reports it" {
+@test "over RoCE the client's --tos applies to both sides, and --json reports it; a failure is reported" {
 	outcomes <<-END
 	client -J --tos 104	0	read	disconnected.	> "tos": 104,
 	client -J	0	read	disconnected.	> "tos": 0,
@@ -2037,7 +2037,7 @@ values() {
 
 # Over iWARP rdma_connect(3) blocks the main thread; the first call may block for all of --timeout.
 # bats test_tags=memory
-@test "--connections: a session that fails or waits does not affect the others" {
+@test "--connections: a session that fails or is late does not end the others" {
 	outcomes <<-END
 	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
@@ -2127,7 +2127,7 @@ values() {
 }
 
 # bats test_tags=memory
-@test "a session that cannot get completion events ends at once; the other sessions go on" {
+@test "a session that cannot get completion events ends with the reason; the other sessions go on" {
 	local lost="1x cannot get completion events: Input/output error; check that the RDMA device still exists"
 	outcomes server -t 10 <<-END
 	0	until:10100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5	$lost	3x no progress for
@@ -2163,7 +2163,7 @@ exit_status_of() {
 }
 
 # Status 1 is LOC_LEN_ERR, for which Soft-RoCE reports 2. soft-iWARP reports a broken connection as status 2 of a send.
-@test "a failed completion is reported with peer, request and status; for a message that is too long, as one of another protocol" {
+@test "failed completions have the right reason: failed request, message of another protocol, or lost peer" {
 	local code other="the peer sent something that is not a message of this protocol: receive failed"
 	for code in 1 2; do
 		outcomes <<-END

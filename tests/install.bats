@@ -124,7 +124,7 @@ committed() {
 }
 
 # bats test_tags=slow
-@test "make and make install need no package manager" {
+@test "'make' and 'make install' need no package manager" {
 	copied
 	without 'apt*' 'dpkg*' sudo
 	PATH=$elsewhere make -C "$copy"
@@ -183,7 +183,7 @@ committed() {
 	[ -z "$(find "$copy" -user root)" ]
 }
 
-@test "without apt-get make works, and 'make demo' and 'make check' say in one line what to do" {
+@test "without apt-get, 'make' works, and 'make demo' and 'make check' say in one line what to do" {
 	local goal
 	without 'apt*' 'dpkg*'
 	PATH=$elsewhere run -0 make
@@ -245,7 +245,7 @@ stub() {
 	[[ $output == *"with sudo, which may ask for your password"* ]]
 }
 
-@test "on arm64 the demo installs QEMU for arm64, and keeps its kernel in a folder of its own" {
+@test "on arm64 the demo's plan has QEMU for arm64, and a folder of its own for the kernel" {
 	old_cache
 	new_debian 0 arm64
 	PATH=$elsewhere run -0 tests/demo --plan
@@ -270,7 +270,7 @@ old_cache() {
 	ln -s 6.1.1-1 "$cache/current"
 }
 
-@test "a kernel in the old place of the cache is moved with a message and used on amd64, and left alone on arm64" {
+@test "a kernel in the cache's old place is moved, reported and used on amd64, and left alone on arm64" {
 	old_cache
 	new_debian 0
 	PATH=$elsewhere run -0 tests/demo --plan

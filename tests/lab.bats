@@ -41,7 +41,7 @@ opcodes() {
 	done
 }
 
-@test "lab up --hosts connects all hosts, also when one is off, and host a sees all packets" {
+@test "'lab up --hosts 3' connects all hosts, also when one is off; the capture has packets from c to b" {
 	local capture=$BATS_TEST_TMPDIR/wire.pcap
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --hosts 3 --transport none --capture "$capture" -- sh -c '
@@ -60,7 +60,7 @@ opcodes() {
 
 # One pair of hosts serves all three parts. The first ping resolves the neighbor: while all packets are lost,
 # resolving would fail and drop the waiting packet.
-@test "lab disturb delays or drops packets; a killed lab run leaves no process; a host that crashes shows its console" {
+@test "'lab disturb' delays or drops packets; a killed 'lab run' leaves no process; a crashed host shows its console" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- bash -c '
 		lab disturb delay 200ms && lab run b sh -c "busybox ping -c 1 -W 120 host-a && busybox ping -c 1 -W 120 host-a" && echo over

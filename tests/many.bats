@@ -7,7 +7,7 @@ load helpers
 # soft-iWARP gives up a connect request without an answer: the server's host after five seconds (the client gets
 # CONNECT_ERROR), the client's host after ten (UNREACHABLE). A client may also get a port that an earlier connection
 # still uses. All other clients must be served.
-@test "a server serves 256 clients at once (24 over soft-iWARP), then another one" {
+@test "a server serves 256 clients at once (at least 16 of 24 over soft-iWARP), then another one" {
 	local start served given_up over count=256 least=256
 	[ "$LAB_TRANSPORT" != siw ] || count=24 least=16
 	start_server -t "$LIMIT" -m "from the server" read

@@ -89,7 +89,7 @@ without_input() {
 	"$@" <&-
 }
 
-@test "a descriptor that is closed at the start cannot be named on the command line" {
+@test "--output and --file reject descriptors that are closed or unsuitable" {
 	usage_error "descriptor 1 is not open for writing" without_output rdma-client -o - read 192.0.2.1 1
 	usage_error "descriptor 1 is not open for writing" without_output rdma-server -o /dev/stdout read
 	usage_error "--output '/dev/stderr' is standard error" rdma-client -o /dev/stderr read 192.0.2.1 1
@@ -99,7 +99,7 @@ without_input() {
 	[[ $stderr == *"cannot read '-': Bad file descriptor"* ]]
 }
 
-@test "a pipe that would be sent twice, or a descriptor with two uses, is a usage error" {
+@test "a pipe that would be sent twice, or options that exclude each other, are usage errors" {
 	mkfifo "$BATS_TEST_TMPDIR/fifo"
 	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent only once: omit --iters and --duration" \
 		rdma-client -n 2 -f "$BATS_TEST_TMPDIR/fifo" write 192.0.2.1 1

@@ -107,7 +107,7 @@ check_sessions() {
 }
 
 # The server may lock 8 MiB, the usual limit of an ordinary user.
-@test "$CLIENTS clients at once get complete transcripts, whose lines begin with the session's number" {
+@test "$CLIENTS clients at once are served, and each numbered session has a complete transcript" {
 	start_command "${LIMITED[@]}" 8192 "$PROGRAMS/rdma-server" -t "$LIMIT" read
 	lab run b sh -c 'mkdir /run/at-once && cd /run/at-once || exit
 		for i in $(seq "$4"); do
@@ -281,7 +281,7 @@ seen_from_ports() {
 	expect 4 "$text; check that rdma-server runs on that host and listens on that port"
 }
 
-@test "an unused address is reported within --timeout: exit status 3" {
+@test "an unused address is reported after --timeout: exit status 3" {
 	start=$(milliseconds)
 	client -t 2 write 192.0.2.99 4799
 	expect 3 'the address or route was not resolved within 2 s (--timeout): check that the host is up'

@@ -125,7 +125,7 @@ stub_pairs() {
 	ON=$STUB/on LIMIT=3 WAIT=1 run --separate-stderr timeout -k 1 40 "$top/tests/pairs" "$@" 3>&-
 }
 
-@test "pairs repeats a measurement in both directions at once, and reports a path that is slow only while the other direction is busy" {
+@test "pairs repeats a measurement in both directions, and reports a path that is slow only while both are busy" {
 	stub_pairs a b c
 	[ "$status" -eq 2 ]
 	[ "$(paths '.verdict == "slow"')" = "a c" ]
@@ -142,7 +142,7 @@ stub_pairs() {
 	run ! kill -0 "$(<dead)"
 }
 
-@test "pairs accepts 5s for 5 seconds, and refuses other units and a host that is given twice" {
+@test "pairs accepts a DURATION of '2s', and refuses an invalid one, and a host or address given twice" {
 	DURATION=2s stub_pairs a b
 	[ "$status" -eq 0 ]
 	grep -q '^a rdma-client .* --timeout 1 .* --duration 2 ' asked

@@ -42,7 +42,7 @@ exchange() {
 
 # Lengths around 1 KiB (the tutorial's payload), 1 MiB (a work request), 2 MiB (a quarter of a ring) and 8 MiB (a ring);
 # a short file in one direction with a long one in the other.
-@test "files of any length arrive byte for byte, in both directions" {
+@test "files shorter and longer than a ring arrive byte for byte, in both directions" {
 	exchange read 1 8388609
 	exchange write 1025 8388608
 	exchange read 2097153 1048575
@@ -60,7 +60,7 @@ peak_below() {
 # A side that kept one complete file in memory, next to the ring of the other file, would need more. The files are in
 # the hosts' memory, which is faster than the share.
 # bats test_tags=roce,slow
-@test "16 MiB in both directions take less than 24 MiB of memory on each side" {
+@test "16 MiB in both directions take at most 24 MiB of memory on each side" {
 	random_file there 16777216
 	start_server -t "$LIMIT" -f "$folder/there" -o /run/arrived write
 	shell_client '"$CLIENT" -t "$1" -f "$2/there" -o /run/arrived write 192.0.2.1 "$3" &
@@ -77,7 +77,7 @@ peak_below() {
 
 # ---- Pipes ----
 
-@test "pipes longer than a ring arrive in both directions; with --output - standard output gets only the bytes" {
+@test "pipes longer than a ring arrive in both directions; with '--output -' standard output gets only the payload" {
 	random_file there 8500000
 	random_file back 9000001
 	start_command sh -c 'cat "$1/back" | "$2" -1 -f - -o "$1/arrived-there" read' - "$folder" "$PROGRAMS/rdma-server"
@@ -104,7 +104,7 @@ peak_below() {
 
 # ---- Little memory ----
 
-@test "transfers work with 64 KiB, 1 MiB and unlimited lockable memory on either side" {
+@test "transfers work with only 64 KiB of lockable memory on one side or on both" {
 	exchange read 300000 200000 64 unlimited
 	exchange write 300000 200000 1024 64
 	exchange read 300000 200000 64 64

@@ -487,7 +487,7 @@ static const char all_verified[] =
 	"*ok: 1048576 bytes: client to server verified, server to client verified";
 
 /* clang-format off */
-TEST(sizes_around_the_packet_length_are_tried)
+TEST(tried_sizes_depend_on_the_packet_length_and_the_transport)
 {
 	const struct example examples[] = {
 		{ OVER_ROCE, up_to_a_packet, { passes(MTU + 1), passes(65536), passes(1048576) }, GOOD,
@@ -562,7 +562,7 @@ static struct turn one_arrived(void)
 
 /* clang-format off */
 
-TEST(failed_size_is_reported_with_direction_and_advice)
+TEST(failed_size_is_reported_with_the_state_of_each_direction_and_any_advice)
 {
 	const struct example examples[] = {
 		/* one payload has arrived: the other direction is blamed */
@@ -677,7 +677,7 @@ static const char subnet_silent[] =
 /* clang-format off */
 
 /* Each case: a session that is not established, and the finding about the server. */
-TEST(failed_connection_is_reported_with_advice)
+TEST(failed_connection_is_reported_with_its_cause_and_any_advice)
 {
 	const struct example examples[] = {
 		{ OVER_ROCE, no_size, { fails(1, SILENCE) }, SILENCE, .found = no_session(1, SILENCE, "") },
@@ -756,7 +756,7 @@ TEST(busy_server_is_tried_again_until_the_timeout)
 }
 
 /* Each case: the server's MTU, GID and device, and `own`, this host's packet size. */
-TEST(server_with_a_different_mtu_is_reported_with_both_mtus)
+TEST(server_is_described_with_advice_on_a_smaller_mtu_over_roce)
 {
 	static const struct {
 		unsigned int kind;
@@ -1130,7 +1130,7 @@ static struct turn interrupted(uint64_t size)
 }
 
 /* The time limit starts with the first session. The planned duration of measurements extends it. */
-TEST(lossy_path_gets_no_new_session_after_the_time_limit)
+TEST(lost_packets_limit_the_time_for_further_sizes_and_measurements)
 {
 	static const char left_out[] =
 		"*failed: 1024 bytes: not verified: packets are lost, and the sessions have taken *";

@@ -145,7 +145,7 @@ TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
  * Each round but the first adds a rule, which applies: the default rule, then rules for port 4791
  * and UDP port 4791.
  */
-TEST(rules_for_the_port_of_roce_apply_if_the_dscp_has_no_rule)
+TEST(rule_for_the_port_or_default_rule_applies_if_the_dscp_has_none)
 {
 	static const struct dcb_app rules[] = {
 		{ .selector = IEEE_8021QAZ_APP_SEL_ETHERTYPE, .priority = 7, .protocol = 0 },

@@ -158,7 +158,7 @@ TEST(stored_file_gets_its_name_at_the_commit)
 	}
 }
 
-TEST(helper_that_waits_for_a_pipe_is_released_soon)
+TEST(release_ends_a_helpers_wait_for_a_pipe)
 {
 	struct payload payload = { .name = "-", .length = LENGTH_UNKNOWN };
 	struct helper *helper;

@@ -293,7 +293,7 @@ TEST(healthy_adapter_has_no_advice)
 #define BUILT(speed, lanes) "|device/max_link_speed=" speed "|device/max_link_width=" lanes
 
 /* The link is compared with the sum of all active ports. */
-TEST(pcie_link_slower_than_the_ports_is_reported)
+TEST(pcie_link_below_its_maximum_is_reported_as_fast_enough_or_too_slow)
 {
 	static const struct example examples[] = {
 		{ PCIE("8.0 GT/s PCIe", "16"), false, "8 GT/s x16 of 16 GT/s x16 (126 Gbit/s)", NULL },
@@ -440,7 +440,7 @@ TEST(only_devices_that_can_be_opened_are_examined)
 	EXAMINE(examples);
 }
 
-TEST(port_without_an_address_in_this_namespace_is_not_judged)
+TEST(ethernet_port_without_an_address_in_this_namespace_is_not_judged)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1" SLOW_PCIE "|@", false, "adapter mlx5_1: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x1 of", "->" },
@@ -475,7 +475,7 @@ TEST(interface_is_named_even_if_its_mtu_is_unreadable)
 #define NO_GID(index) GID(index, EMPTY, "")
 
 /* Over InfiniBand any GID works; iWARP connections use none. */
-TEST(best_gid_is_a_routable_roce_v2_gid)
+TEST(routable_gid_of_roce_v2_is_preferred)
 {
 	static const struct example examples[] = {
 		{ GID("0", ROUTED, "RoCE v2") GID("1", IPV4, "RoCE v2") GID("2", IPV4, "IB/RoCE v1") NO_GID("3"), false, "NCCL_IB_GID_INDEX=1\n", NULL },
@@ -539,7 +539,7 @@ TEST(gid_that_cannot_be_routed_has_advice)
 
 /* ---- Long texts ---- */
 
-TEST(long_texts_are_cut_and_no_descriptor_stays_open)
+TEST(long_texts_are_shown_and_no_descriptor_stays_open)
 {
 	char lengthy[3000];
 	int before = count_descriptors();

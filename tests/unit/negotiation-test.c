@@ -46,7 +46,7 @@ TEST(a_region_that_is_too_small_or_wraps_is_rejected)
 #define PIPE  HELLO_UNKNOWN
 
 /* --max-size is 9. A side without a payload must announce length 0, a side with one must not. */
-TEST(a_hello_that_does_not_fit_is_refused)
+TEST(an_incompatible_hello_is_refused)
 {
 	static const struct {
 		enum role role; /* this side */
@@ -189,7 +189,7 @@ enum {
  * flags of BACK. A client ignores these flags of a server: it sends its own payload, and may store
  * the server's.
  */
-TEST(the_agreement_contains_the_requested_options)
+TEST(the_agreement_has_the_requested_options_or_the_session_fails)
 {
 	static const struct {
 		enum role role;

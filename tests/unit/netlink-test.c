@@ -122,7 +122,7 @@ TEST(truncated_answer_is_rejected)
  * count only one direction. An attribute that is shorter than its header, or ends beyond the
  * answer, ends the search.
  */
-TEST(malformed_answer_is_rejected)
+TEST(malformed_answer_is_rejected_and_unknown_attributes_are_ignored)
 {
 	static const struct {
 		size_t place;  /* offset of the changed byte */

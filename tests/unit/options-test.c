@@ -74,7 +74,7 @@ TEST(other_operations_than_read_and_write_are_rejected)
 }
 
 /* Several passes, a duration or --report print figures. */
-TEST(one_pass_is_the_default_and_prints_no_figures)
+TEST(one_pass_is_the_default_and_prints_figures_only_if_requested)
 {
 	static const struct {
 		struct options options;
@@ -256,7 +256,7 @@ static void assert_given(const struct given *row, const char *option, const char
 	}
 }
 
-TEST(option_sets_its_field_and_no_other)
+TEST(option_sets_only_its_own_fields)
 {
 	for (const struct given *row = given; row < given + ENTRIES(given); row++) {
 		assert_given(row, row->name, row->argument, row->value);

@@ -643,7 +643,7 @@ TEST(files_stay_if_every_temporary_name_is_in_use)
  * With an ACL, the group bits of the mode are the ACL's mask, not the rights of the group. If the
  * ACL can be neither copied nor removed, the group gets no rights.
  */
-TEST(replacing_a_file_keeps_its_acl)
+TEST(replaced_file_keeps_its_acl_or_its_group_gets_no_rights)
 {
 	static const struct {
 		int read_error, set_error;
@@ -675,7 +675,7 @@ TEST(replacing_a_file_keeps_its_acl)
 }
 
 /* An ordinary user may give a file to one of its own groups, but not to another owner. */
-TEST(replacing_a_file_keeps_owner_group_and_mode_independently)
+TEST(replaced_file_keeps_owner_and_group_independently_and_the_rights_of_a_kept_group)
 {
 	static const struct {
 		mode_t before;
@@ -773,7 +773,7 @@ TEST(file_is_private_if_its_mode_cannot_be_set)
  * may write to, follow only links of this user and of the folder's owner (fs.protected_symlinks in
  * proc(5)); unlike the kernel, apply this rule also if only the folder's group may write there.
  */
-TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
+TEST(symbolic_link_of_an_untrusted_user_in_a_shared_sticky_folder_is_rejected)
 {
 	static const struct {
 		const char *name;
@@ -830,7 +830,7 @@ TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
  * Otherwise the payload would replace another user's file, or reach that user's FIFO. Unmapped
  * users of a container cannot be distinguished: they have the same id.
  */
-TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
+TEST(file_of_an_untrusted_user_in_a_shared_sticky_folder_is_rejected)
 {
 	static const char part[] = "0 100000 65536\n";
 	static const struct {
@@ -1058,7 +1058,7 @@ static int write_much(uint64_t size)
 }
 
 /* Bytes are synced in parts that take about a second each, of 256 KiB to 64 MiB. */
-TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
+TEST(slow_disk_is_synced_in_small_parts_and_fast_disk_in_large_ones)
 {
 	static const struct {
 		uint64_t rate, size;

@@ -239,7 +239,7 @@ static void end_feed(const struct feed *feed)
 /* ---- Text and patterns ---- */
 
 /* The text is complete. Zeros pad a short one to 1024 bytes; a long one ends with a single zero. */
-TEST(text_is_padded_with_zeros_in_memory)
+TEST(text_ends_with_a_zero_and_is_padded_to_at_least_1024_bytes)
 {
 	static const size_t lengths[] = { 5, 1022, 1023, 1024, 2000 };
 	static const char *const sides[] = { "active/client", "passive/server" };
@@ -428,7 +428,7 @@ TEST(changed_file_keeps_its_first_length)
 	assert_int_equal(unlink("file"), 0);
 }
 
-TEST(endless_device_is_sent_while_it_is_read)
+TEST(endless_device_is_read_without_a_known_length)
 {
 	struct payload payload = loaded(options_for(ROLE_CLIENT, "/dev/zero"));
 
@@ -479,7 +479,7 @@ TEST(failing_pipe_is_an_error_and_waiting_for_a_pipe_can_be_cancelled)
 /* clang-format on */
 
 /* Each failing call gives a reason, and no descriptor stays open. */
-TEST(failure_to_read_or_copy_names_the_source)
+TEST(failure_to_read_or_copy_a_payload_states_its_reason)
 {
 	static const char empty[] = ": it is empty; a payload has at least one byte";
 	static const struct {

@@ -263,7 +263,7 @@ TEST(every_event_and_stage_has_a_name)
 /* ---- Probes ---- */
 
 /* Each stage at which a probe begins or ceases to disturb, and the stage next to it. */
-TEST(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_disconnected)
+TEST(a_probe_disturbs_a_silent_iwarp_client_and_a_peer_that_may_have_disconnected)
 {
 	static const struct {
 		enum role role;
@@ -305,7 +305,7 @@ TEST(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_disconnected)
 /* ---- MSG_WINDOW ---- */
 
 /* Each stage at which a window may be sent, or may come, for the first or the last time. */
-TEST(windows_are_allowed_from_msg_mr_until_both_verdicts)
+TEST(a_side_sends_windows_from_its_msg_mr_until_all_is_stored_or_it_gives_up)
 {
 	static const struct {
 		bool gave_up;

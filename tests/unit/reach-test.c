@@ -261,7 +261,7 @@ TEST(a_finding_has_the_facts_and_at_most_three_causes)
  * A text has '?' for a fact that is not known: only the rows of L3 to L6 have too few facts. No
  * placeholder {name} remains.
  */
-TEST(texts_name_only_facts_that_are_known)
+TEST(every_placeholder_of_a_text_is_filled)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
 		struct json_object *finding, *value;

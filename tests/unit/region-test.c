@@ -81,7 +81,7 @@ static bool allow_locking(bool allowed)
 }
 
 /* If sysinfo(2) fails, the size of the machine's memory sets no limit. */
-TEST(the_budget_is_a_quarter_of_the_memory_within_the_lock_limit)
+TEST(the_budget_is_a_quarter_of_the_memory_and_has_the_lock_limit)
 {
 	struct memory_budget budget;
 	struct rlimit before, limit;

@@ -313,7 +313,7 @@ static void assert_object(const char *kind, const char *rest, const char *error)
 	assert_string_equal(session.printed[STREAM_ERROR], error);
 }
 
-TEST(status_lines_go_to_standard_error_if_standard_output_has_other_data)
+TEST(standard_output_with_other_data_gets_no_status_lines)
 {
 	static const struct {
 		struct options options;
@@ -490,7 +490,7 @@ TEST(figures_are_printed_only_for_an_established_session)
 }
 /* clang-format on */
 
-TEST(end_of_a_session_names_the_side_that_disconnected_and_the_reason)
+TEST(end_of_a_session_reports_disconnect_unfinished_requests_and_failure)
 {
 	struct connection *connection = &session.connection;
 
@@ -512,7 +512,7 @@ TEST(end_of_a_session_names_the_side_that_disconnected_and_the_reason)
 		       "report-test: [42] 192.0.2.1 port 7: it \"failed\"\n");
 }
 
-TEST(server_prints_one_status_line_for_each_session_of_a_check)
+TEST(server_prints_one_status_line_for_a_successful_session_of_a_check)
 {
 	static const struct {
 		uint16_t flags;
@@ -787,7 +787,7 @@ static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nano
 #define MIB    ((uint64_t)1 << 20)
 #define TIB    ((uint64_t)1 << 40)
 
-TEST(progress_is_drawn_after_a_second_on_a_terminal)
+TEST(progress_is_drawn_only_after_a_second_on_a_suitable_terminal)
 {
 	static const struct {
 		const char *terminal, *no_color; /* TERM and NO_COLOR; NULL: not set */

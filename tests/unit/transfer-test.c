@@ -512,7 +512,7 @@ TEST(progress_is_reported_when_it_is_large_or_old)
 	}
 }
 
-TEST(requests_are_limited_by_ring_ends_and_depth)
+TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 {
 	tell_of("a request ends where a ring ends", (struct kind){ BOTH, MIB, 61440, 40960, .depth = 1, .share = 1 });
 	fills_all(); posts_run(1, 1, 40960, true); completes(1); at(250); says((struct window){ .produced = 40960 });

@@ -98,7 +98,7 @@ TEST(each_message_type_has_only_its_fields_at_the_documented_offsets)
 	}
 }
 
-TEST(any_bit_of_the_end_field_marks_the_end)
+TEST(any_byte_of_the_end_field_marks_the_end)
 {
 	uint8_t wire[MESSAGE_SIZE] = { MSG_WINDOW };
 	struct message message;
