@@ -65,13 +65,13 @@ SCHEMA = rdma-pair.schema.json
 DOCUMENTATION = $(INSTALLED)/share/doc/rdma-pair
 UNITS = $(wildcard .systemd/*)
 
-# fish runs this line: it makes a command "complete" of each option in the --help of the program @.
+# fish runs this line, which turns each option in the --help of the program @ into a "complete" command.
 define FISH_COMPLETION
 @ --help | sed -nE '/^ +(-., )?--/ { s/^ +-(.),/-s \1/; s/--([a-z-]+)( [A-Z]+)? +(.*)/-l \1 -d "\3"/; s/^/complete -c @ /p }' | source
 endef
 
 # Build first only if the folder belongs to this user: the owner's next 'make' could not replace files of root. In
-# another user's folder git refuses to work, so -o keeps make from calling git. --help has the options for completion.
+# another user's folder git refuses to work, so -o keeps make from calling git. The completions read --help.
 install: export FISH = $(FISH_COMPLETION)
 install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
@@ -109,7 +109,7 @@ uninstall: ## remove the installed files
 
 # ---- packages ----
 
-# The time of the last commit, so that two builds produce the same package. In a tarball, without .git, the time of README.md.
+# The time of the last commit, so that two builds produce the same package; in a tarball, the time of README.md.
 SOURCE_DATE_EPOCH ?= $(shell { [ -e .git ] && git log -1 --format=%ct 2>/dev/null; } || stat -c %Y README.md)
 VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c)
 # The author of the last change; in a tarball, the user who builds.
@@ -224,7 +224,7 @@ build/peer: tests/peer/peer.c tests/peer/deviation.h $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES)
 
-# Each file of a lesson is a program, and includes no header of this project.
+# Each C file of a lesson is a program, and includes no header of this project.
 LESSON_FILES = $(wildcard tests/lessons/*/*.c)
 LESSONS = $(LESSON_FILES:tests/%.c=build/%)
 
@@ -339,7 +339,7 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 	$(MAKE) --no-print-directory all
 	tests/layers
 
-# Build without optimization, with whole-program optimization, and with the strictest _FORTIFY_SOURCE; then run gcc's analyzer.
+# Build without optimization, with link-time optimization and with the strictest _FORTIFY_SOURCE; run gcc's analyzer.
 FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
 ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
 

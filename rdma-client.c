@@ -114,7 +114,7 @@ static void start_resolving(const struct client *client, struct connection *conn
 
 	if (client->sources && !source) {
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"--bind '%s' is not an %s address, but ADDRESS is: give two "
+				"--bind '%s' is not an %s address, but the server's is: give two "
 				"addresses of the same family",
 				ellipsize(client->options->bind).text,
 				client->address->ai_family == AF_INET6 ? "IPv6" : "IPv4");
@@ -220,7 +220,7 @@ static void connect_failed(struct connection *connection, int error)
 }
 
 /*
- * Return the time limit of rdma_connect(3), which blocks over iWARP, in seconds; 0: no time is
+ * Return the time limit, in seconds, of rdma_connect(3), which blocks over iWARP; 0: no time is
  * left. Each call may take --timeout; the calls of --connections, one after another, must also end
  * within --timeout after the deadline for resolving.
  */
@@ -248,8 +248,8 @@ static void route_resolved(struct connection *connection)
 	connection->resolved = true;
 	if (seconds == 0) {
 		connection_fail(connection, STATUS_TIMED_OUT,
-				"no time was left for the connect request (--timeout); see the "
-				"messages of the other connections");
+				"no time was left for the connect request (--timeout): see the "
+				"messages of other connections, if any, or raise --timeout");
 		return;
 	}
 	print_trace(&connection->log, "rdma_connect");
@@ -355,8 +355,8 @@ static void handle_client_event(struct client *client, const struct cm_event *ev
 /* ---- Sessions, one or several at once ---- */
 
 /*
- * Return the earliest deadline of a session without a thread; INT64_MAX: every open session has
- * one; -1: all are over.
+ * Return the earliest deadline of a session without a thread; INT64_MAX: every open session has a
+ * thread; -1: all are over.
  */
 static int64_t next_deadline(const struct engine *engine)
 {
@@ -424,7 +424,10 @@ static void wait_for_sessions(struct client *client)
 	}
 }
 
-/* Begin a session with client->address. If that fails, print a message and set client->status. */
+/*
+ * Begin a session with client->address. If no connection can be created, print a message and set
+ * client->status.
+ */
 static void start_session(struct client *client)
 {
 	struct engine *engine = client->engine;
@@ -468,8 +471,8 @@ static enum status run_sessions(struct client *client)
 }
 
 /*
- * Report how the sessions ended, and destroy the connections. `counts`: no other address will be
- * tried: also report the results of --json and the sum of several sessions.
+ * Report how the sessions ended, and destroy the connections. If no other address will be tried
+ * (`counts`), also report the results of --json and the sum of several sessions.
  */
 static void report(const struct client *client, enum status status, bool counts)
 {

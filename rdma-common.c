@@ -4,16 +4,16 @@
  * (rdma-common/protocol.c); the deadline; messages and completions; notifications; both payloads;
  * clocks; the loop. connection.c has the main thread's part.
  *
- * The libraries have three error conventions. librdmacm and ibv_get_cq_event(3) return -1 and set
- * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy
- * objects return an errno value, or in some drivers another number: see verb_error().
- * ibv_poll_cq(3) returns a negative number and no reason.
+ * The thread's RDMA calls have three error conventions. rdma_disconnect(3) and ibv_get_cq_event(3)
+ * return -1 and set errno. ibv_post_send(3), ibv_post_recv(3), ibv_modify_qp(3),
+ * ibv_req_notify_cq(3) and ibv_dereg_mr(3) return an errno value, or in some drivers another
+ * number: see verb_error(). ibv_poll_cq(3) returns a negative number and no reason.
  *
  * The thread waits for a completion before it reads memory that the adapter has written.
  * ibv_poll_cq(3) orders the write before the read, on a weakly ordered processor as well. A
  * provider for hardware has a barrier after it finds a valid entry in the completion queue
  * (rdma-core, util/udma_barrier.h, udma_from_device_barrier()). The providers of Soft-RoCE and
- * soft-iWARP find the entry by an atomic load that acquires. A message is read after its receive
+ * soft-iWARP find the entry by an atomic acquire load. A message is read after its receive
  * completes; the bytes of a READ, after the READ completes; the bytes of the peer's WRITE, after
  * the receive of a message that the peer posted later.
  *
@@ -21,7 +21,8 @@
  * the message that announces the bytes to the peer; posting orders the write before the read.
  *
  * One thread at a time owns memory that threads share. A sequentially consistent atomic variable
- * (`notifications`, and variables of helper.c and console.c), or a pipe, hands the memory over.
+ * (`notifications`, and variables of helper.c and console.c), a pipe, or the start or end of a
+ * thread hands the memory over.
  */
 #include "rdma-common.h"
 
@@ -51,7 +52,7 @@
  * delay of a MSG_WINDOW.
  */
 #define OWN_DELAYS_PER_TIMEOUT 8
-/* Interval between two reports of progress. */
+/* Interval between two updates of the progress line. */
 #define PROGRESS_MILLISECONDS 250
 /*
  * Limits of one turn, so that no task waits for long: maximum number of completions per poll, and
@@ -71,7 +72,7 @@
  *     MSG_MR: address, length, rkey        ------->
  *                                          <-------     MSG_MR, after the client's
  *     RDMA WRITE or READ                   <=====>      RDMA WRITE or READ
- *     MSG_DONE: digest                     ------->     after its WRITE, or its completed READ
+ *     MSG_DONE: digest                     ------->     after the sender's WRITE or completed READ
  *                                          <-------     MSG_DONE: digest
  *     from its MSG_MR on, each side reports the progress of both streams by MSG_WINDOW; after its
  *     MSG_VERDICT it only confirms the peer's MSG_WINDOWs, until the peer's MSG_VERDICT arrives;
@@ -86,7 +87,7 @@
  *     take      completions and notifications: feed them to the state machine and the transfer
  *     fill      a piece of the outgoing ring
  *     empty     a piece of the incoming ring: copy it, verify the copy, let a helper store it
- *     clocks    the deadline, the end of a timed operation, a probe
+ *     clocks    the deadline, the end of a timed operation or an interval, a probe, progress
  *     advance   post everything that is due: MSG_MR, the operation, MSG_WINDOW, MSG_DONE,
  *               MSG_VERDICT; disconnect
  *
@@ -159,8 +160,8 @@ static int post_send(struct connection *connection, struct ibv_send_wr *request)
 }
 
 /*
- * Post a message. Return 0 or an errno value. Each type has its own slot and one message in flight,
- * so the message in a slot is not overwritten before it is sent.
+ * Post a message. Return 0 or an errno value. Each type has its own slot and at most one message in
+ * flight, so the message in a slot is not overwritten before it is sent.
  */
 static int post_message(struct connection *connection, const struct message *message)
 {
@@ -180,7 +181,10 @@ static int post_message(struct connection *connection, const struct message *mes
 	return post_send(connection, &request);
 }
 
-/* Post MSG_MR: address, length and rkey of the region that the peer may write to or read from. */
+/*
+ * Post MSG_MR: the region that the peer may write to or read from, and `produced`. Return 0 or an
+ * errno value.
+ */
 static int send_mr(struct connection *connection)
 {
 	const struct region *exposed = connection->options->operation == OPERATION_WRITE
@@ -295,8 +299,7 @@ static void start_intervals(struct connection *connection)
 
 /*
  * Start the clocks of this side's operation just before its first work requests are posted. The
- * time before, in which the operation may have waited for its source, does not count. The side that
- * performs a timed operation decides when it ends.
+ * time before, in which the operation may have waited for its source, does not count.
  */
 static void start_clocks(struct connection *connection)
 {
@@ -313,7 +316,7 @@ static void start_clocks(struct connection *connection)
 	look_at_clocks(connection);
 }
 
-/* Start the clock of a timed READ by the peer: this side ends the stream. */
+/* Start the clock of a timed READ by the peer: this side ends the stream, unless it repeats. */
 static void start_source_clock(struct connection *connection)
 {
 	const struct hello *peer = &connection->agreement.peer;
@@ -382,7 +385,10 @@ static int send_window(struct connection *connection)
 	return post_message(connection, &message);
 }
 
-/* Post MSG_DONE; if the peer has a hello, with the digest and length of the outgoing payload. */
+/*
+ * Post MSG_DONE; if the peer has a hello, with the digest and length of the outgoing payload.
+ * Return 0 or an errno value.
+ */
 static int send_done(struct connection *connection)
 {
 	struct message done = { .type = MSG_DONE };
@@ -446,7 +452,10 @@ static uint64_t count_errors(struct connection *connection)
 	return growth.any ? counters_errors(&growth) + 1 : 0;
 }
 
-/* Post this side's verdict. STATUS_LOCAL_FAILURE stands for all failures but wrong contents. */
+/*
+ * Post this side's verdict. STATUS_LOCAL_FAILURE stands for all failures but wrong contents. Return
+ * 0 or an errno value.
+ */
 static int send_verdict(struct connection *connection)
 {
 	enum status check = connection->protocol.check;
@@ -501,7 +510,7 @@ static void end_operation(struct connection *connection)
 		print_status(&connection->log, "send completed successfully.");
 }
 
-/* Start the clock of the peer's operation, and prepare this side's operation, if any. */
+/* Start the clock of the peer's READ, and prepare this side's operation, if any. */
 static void begin_operation(struct connection *connection)
 {
 	read_clock(connection);
@@ -626,7 +635,7 @@ static void report_refused_post(struct connection *connection)
 			     strerror(post->error));
 }
 
-/* Give up, because a payload cannot be read or stored: the state machine sends a bad verdict. */
+/* Give up a payload that cannot be read, verified or stored: send a bad verdict, if possible. */
 static void give_up(struct connection *connection, const struct failure *failure)
 {
 	record_cause(connection, CAUSE_FAILURE, "%s", failure->cause);
@@ -638,8 +647,8 @@ static void give_up(struct connection *connection, const struct failure *failure
 /*
  * The rule: a session fails after a wait of --timeout. The wait restarts
  * - with each step of the state machine until closing, and with a MSG_WINDOW that reports progress;
- * - with a completion, unless the peer's program owes something: its adapter completes requests
- *   even if the program is stopped;
+ * - with a completion of this side's operation, unless the peer's program owes something: its
+ *   adapter completes requests even if the program is stopped;
  * - with a piece that this side fills, copies or stores, unless the peer or the wire owes
  *   something.
  * A side that waits only for its own disk or pipe gives up earlier (OWN_DELAYS_PER_TIMEOUT) and
@@ -666,8 +675,8 @@ static void begin_wait(struct connection *connection, int64_t now)
 }
 
 /*
- * `mover` (DEBTOR_NONE: this side) made progress at `time`: restart the wait from that time, unless
- * a debtor of a higher value owes something.
+ * Count progress that `mover` (DEBTOR_NONE: this side) made at `time`: restart the wait from then,
+ * unless a debtor of a higher value owes something.
  */
 static void count_progress(struct connection *connection, enum debtor mover, int64_t time)
 {
@@ -676,9 +685,9 @@ static void count_progress(struct connection *connection, enum debtor mover, int
 }
 
 /*
- * Count the latest completion as progress; its handler only recorded the time. Call this before a
- * deadline is checked, and before a MSG_WINDOW is sent. Every other message belongs to a step of
- * the state machine, which restarts the wait.
+ * Count the operation's latest completion as progress; its handler only recorded the time. Call
+ * this before a deadline is checked, and before a MSG_WINDOW is sent. Every other message belongs
+ * to a step of the state machine, which restarts the wait.
  */
 static void count_wire_progress(struct connection *connection)
 {
@@ -700,8 +709,8 @@ static int64_t own_deadline(const struct connection *connection)
 }
 
 /*
- * If the session waits only for this side's own disk or pipe, return the beginning of the cause, a
- * static string; otherwise NULL.
+ * Return the beginning of the cause, a static string, if the session waits only for this side's own
+ * disk or pipe; otherwise NULL.
  */
 static const char *own_delay(const struct connection *connection)
 {
@@ -815,12 +824,12 @@ static void handle_window(struct connection *connection, unsigned int slot,
 				wrong);
 		return;
 	}
-	if (protocol->phase >= PHASE_CLOSING) /* the disconnection has overtaken this MSG_WINDOW */
+	if (protocol->phase >= PHASE_CLOSING) /* nothing more is posted */
 		return;
 	if (connection->transfer.moves != moves)
 		begin_wait(connection, connection->now);
 	error = post_receive(connection, slot);
-	if (error && !connection->outstanding_receives) /* else enough receives are left */
+	if (error && !connection->outstanding_receives) /* else receives are left */
 		note_refused_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
@@ -836,7 +845,7 @@ static void handle_mr(struct connection *connection, const struct message *messa
 
 	if (protocol->remote == REMOTE_SILENT) {
 		if (protocol->operates && !region_is_usable(message, needed))
-			wrong = "cannot be used";
+			wrong = "has no valid address or is too short";
 		else
 			wrong = transfer_peer_region(&connection->transfer, message->length,
 						     produced);
@@ -851,7 +860,7 @@ static void handle_mr(struct connection *connection, const struct message *messa
 		connection_handle(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
 
-/* Handle the peer's MSG_DONE, which states the number of bytes sent. */
+/* Handle the peer's MSG_DONE, which states the number of digested bytes. */
 static void handle_done(struct connection *connection, const struct message *message)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -893,10 +902,10 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 	if (value == STATUS_LOCAL_FAILURE && early)
 		failure_set(&failure, STATUS_REFUSED,
 			    "the peer gave up: it could not read its outgoing payload, or could "
-			    "not store the incoming one; see its messages");
+			    "not receive, verify or store the incoming one; see its messages");
 	else if (value == STATUS_LOCAL_FAILURE)
 		failure_set(&failure, STATUS_REFUSED,
-			    "the peer received the payload but could not store it; see its "
+			    "the peer could not receive, verify or store the payload; see its "
 			    "messages");
 	else if (value != STATUS_SUCCESS)
 		failure_set(&failure, STATUS_CONTENTS_WRONG, "%s",
@@ -1259,9 +1268,9 @@ static bool begin_incoming(struct connection *connection)
 }
 
 /*
- * Return true if the incoming ring may be emptied: in LOCAL_VERIFYING; before it while exchanging,
- * once the operation is posted, unless this side has given up or verifies in place; never
- * after a failure to empty the ring.
+ * Return true if the incoming ring may be emptied: in LOCAL_VERIFYING; earlier only in
+ * PHASE_EXCHANGING, once the operation is posted, unless this side has given up or verifies in
+ * place; never after a failure to empty the ring.
  */
 static bool may_empty(const struct connection *connection)
 {
@@ -1336,7 +1345,7 @@ static bool are_rings_settled(const struct connection *connection)
 /* ---- Clocks ---- */
 
 /*
- * Unless sends are outstanding or probe_disturbs(), probe the peer's adapter by a WRITE of zero
+ * Probe the peer's adapter, unless sends are outstanding or probe_disturbs(), by a WRITE of zero
  * bytes, which needs no rkey and which the peer's program does not notice. Over InfiniBand and RoCE
  * the adapter answers; if the host is gone, the transport's retries fail, but a wait for a message
  * never would. Over iWARP a probe shows less, but soft-iWARP in Linux needs it: the server's host
@@ -1370,8 +1379,8 @@ static void probe(struct connection *connection)
 }
 
 /*
- * If the time of a stream or an operation is over, end it after the current pass. A stream ends at
- * its source; an operation that repeats the same bytes ends at the side that performs it.
+ * End a stream or an operation whose time is over, after the current pass. A stream ends at its
+ * source; an operation that repeats the same bytes ends at the side that performs it.
  */
 static void end_durations(struct connection *connection)
 {
@@ -1428,7 +1437,7 @@ static void show_progress(const struct connection *connection)
 			       connection->now_nanoseconds - connection->figures.started);
 }
 
-/* Handle every clock that is due. Except for progress, none is due before connection->due. */
+/* Handle every due clock but window_time; only progress_time may be due before connection->due. */
 static void check_clocks(struct connection *connection)
 {
 	if (connection->now >= connection->progress_time) {
@@ -1617,7 +1626,10 @@ static void arm(struct connection *connection)
 				strerror(error));
 }
 
-/* If the helper is busy, set `ready` to wait for its result and return 1; otherwise return 0. */
+/*
+ * Set `ready` to wait for the result of a busy helper, and return 1; return 0 if the helper is
+ * idle.
+ */
 static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 {
 	if (!helper_busy(helper))
@@ -1682,7 +1694,7 @@ static bool wait_for_work(struct connection *connection)
 	return true;
 }
 
-/* Fill a piece of the outgoing ring, empty one of the incoming ring. Return true on progress. */
+/* Fill a piece of the outgoing ring and empty one of the incoming ring. Return true on progress. */
 static bool serve_rings(struct connection *connection)
 {
 	bool moved = fill_ring(connection);
@@ -1694,7 +1706,7 @@ static bool serve_rings(struct connection *connection)
 
 /*
  * Run one turn with `count` polled completions: do everything that is due. Return true if more may
- * be left to do, so that the next turn must follow without a wait.
+ * be left to do: the next turn must then follow without a wait.
  */
 static bool run_turn(struct connection *connection, struct ibv_wc *completions, int count)
 {

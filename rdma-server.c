@@ -127,7 +127,7 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	     address && server->listener_count < LISTENERS; address = address->ai_next) {
 		set_port(address->ai_addr, port);
 		if (listen_on(server, address->ai_addr)) {
-			/* for a wildcard address whose port is in use Linux gives EADDRNOTAVAIL */
+			/* Linux gives EADDRNOTAVAIL for a wildcard address whose port is in use */
 			if (errno == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
 				errno = EADDRINUSE;
 			if (!is_unusable(errno))
@@ -242,8 +242,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 }
 
 /*
- * Return true if no further client can be served; then set the reason for the client (stuck
- * helpers: REFUSAL_SETUP stays) and, unless connection_reject() does that, the server's message.
+ * Return true if no further client can be served. connection->setup_refusal is then the reason for
+ * the client; the server's message is recorded, unless connection_reject() will record it.
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {

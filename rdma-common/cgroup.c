@@ -61,7 +61,7 @@ static bool parse_mount(char *line, struct mount *mount)
 	return true;
 }
 
-/* Return true if a name is in a list such as "rw,memory". Overwrite the list's commas. */
+/* Return true if a name is in a list such as "rw,memory". Overwrite commas in the list. */
 static bool has_name(char *list, const char *name)
 {
 	const char *word;
@@ -85,9 +85,9 @@ static size_t count_parents(const char *path)
 }
 
 /*
- * Return the path of a cgroup below the top of the mount; NULL if the mount does not contain it. If
- * the top is above the root of the cgroup namespace, return "", because the path between them is
- * unknown.
+ * Return the path of a cgroup below the top of the mount; NULL if the mount does not contain it. A
+ * top of only "/.." is above the root of the cgroup namespace: if the cgroup begins with fewer of
+ * them, return "", because the path between the two is unknown.
  */
 static const char *path_in_mount(const char *cgroup, const char *top)
 {

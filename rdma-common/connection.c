@@ -214,7 +214,7 @@ static enum status create_messages(struct connection *connection, struct failure
 	return post_receives(connection, failure);
 }
 
-/* Return true if this side reports the errors that its port counts. */
+/* Return true if this side reports the counters of its port. */
 static bool reports_counters(const struct options *options)
 {
 	return options->json || options->check || options->interval_seconds > 0 ||
@@ -648,7 +648,7 @@ static enum status judge_rate(struct connection *connection, enum status status)
 			     "performs no operation; give --min-rate to the client");
 	else if (rate < wanted)
 		record_cause(connection, CAUSE_RATE,
-			     "slower than --min-rate: %s instead of %s; the contents are right",
+			     "slower than --min-rate: %s instead of %s; everything else succeeded",
 			     rate_describe(rate).text, rate_describe(wanted).text);
 	else
 		return STATUS_SUCCESS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a connection: create, prepare, negotiate or reject, notify, join; and the engine that
- * all connections of a program share.
+ * The life of a connection: create, prepare, negotiate, start or reject, notify, join, destroy; and
+ * the engine that all connections of a program share.
  *
  * Threads: the main thread. Unless a function says otherwise, the connection's thread must not run.
  */

@@ -25,7 +25,7 @@
 
 /* An element of the pipe. Its size is a power of two, so that elements fill a page. */
 struct line {
-	_Alignas(16) char *text; /* with its newline; the reader of the pipe frees it */
+	_Alignas(16) char *text; /* a line with newline, or progress text; the reader frees it */
 	uint32_t lost;           /* lines dropped before this one */
 	uint32_t drawn;          /* not 0: a progress text, which the next line replaces */
 };
@@ -134,7 +134,7 @@ static int start_outlet(struct console *console, int descriptor)
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
 		return errno;
-	/* on failure the pipe keeps its default size, which holds more lines */
+	/* on failure the pipe keeps its size, which is small if the user has many pipes */
 	fcntl(ends[1], F_SETPIPE_SZ, (int)(CONSOLE_CAPACITY * sizeof(struct line)));
 	*outlet = (struct outlet){
 		.console = console, .descriptor = descriptor, .exit = ends[0], .entrance = ends[1]

@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 /*
- * Number of lines that can be queued for each output; more if pages exceed 4 KiB. Most lines have a
- * few hundred bytes; a JSON object of --check may exceed 4 KiB.
+ * Number of lines that can be queued for each output; more if pages exceed 4 KiB, fewer if the user
+ * has many pipes (pipe(7)).
  */
 #define CONSOLE_CAPACITY 2048
 
@@ -35,7 +35,7 @@ struct outlet {
 	int descriptor;
 	int entrance, exit; /* ends of the pipe; neither blocks */
 	pthread_t thread;
-	atomic_uint lost;   /* lines dropped since a line last fit in the pipe */
+	atomic_uint lost;   /* dropped lines, which the next line that fits reports */
 	atomic_bool failed; /* write(2) has failed at least once */
 	bool drawn; /* the cursor is at the end of a progress text; only the thread uses this */
 };
@@ -78,15 +78,15 @@ void console_draw(struct console *console, const char *text);
 
 /*
  * Close the pipes, and wait until everything is written, for at most `milliseconds`, or until the
- * descriptor `interruption` (-1: none) is readable. Return true if each line was written, or its
- * write failed. Afterwards no thread may print.
+ * descriptor `interruption` (-1: none) is readable. Return true if each queued line was written, or
+ * its write failed. Afterwards no thread may print.
  */
 bool console_drain(struct console *console, int milliseconds, int interruption);
 
 /*
- * End the threads and free everything. A thread stuck in write(2) is left running, with its memory,
- * until the process ends. Return the number of unwritten lines; `*failed` is true if a write to
- * standard output failed. Without threads return 0 and false.
+ * Drop queued lines, end the threads and free everything. A thread stuck in write(2) is left
+ * running, with its memory, until the process ends. Return the number of unwritten lines; `*failed`
+ * is true if a write to standard output failed. Without threads return 0 and false.
  */
 uint64_t console_close(struct console *console, bool *failed);
 

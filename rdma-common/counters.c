@@ -35,7 +35,7 @@ static const char *const names[] = {
 	"symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors",
 	"port_xmit_discards", "local_link_integrity_errors", "excessive_buffer_overrun_errors",
 	"VL15_dropped",
-	/* time of waiting, then the network interface's counters */
+	/* the port's waiting time, then the network interface's counters */
 	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames", "rx_missed_errors"
 };
 

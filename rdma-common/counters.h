@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A port's counters from sysfs. The error counters count retransmissions, packets out of sequence,
- * messages without a receive, and congestion marks. The others count the time that the port waited
- * to send, and its network interface's pause frames (netlink.h) and discarded frames. A counter
- * includes all traffic of the port.
+ * A port's counters from sysfs. The error counters count events such as retransmissions, packets
+ * out of sequence, messages without a receive, link errors and congestion marks. The others count
+ * the time that the port waited to send, and its network interface's pause frames (netlink.h) and
+ * discarded frames. A counter includes all traffic of the port.
  *
  * Threads: any; no lock. A read may query the device's firmware, so a session reads only at its
  * start and end, and once per --interval.
@@ -54,7 +54,7 @@ uint64_t counters_errors(const struct counters *growth);
 struct losses {
 	uint64_t incoming; /* gaps in the sequence of received packets */
 	uint64_t outgoing; /* the peer's NAKs for missing packets, and resent TCP segments */
-	uint64_t either;   /* other retransmissions: a packet or its acknowledgement was lost */
+	uint64_t either;   /* other retransmissions: a packet or its acknowledgment was lost */
 };
 
 struct losses counters_losses(const struct counters *growth);

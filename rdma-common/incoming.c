@@ -152,7 +152,7 @@ static enum incoming_step take_in_place(struct incoming *incoming, struct transf
 	return INCOMING_MOVED;
 }
 
-/* Copy a piece out of the ring; verify and store the copy. */
+/* Copy a piece out of the ring; verify and, with --output, store the copy. */
 static enum incoming_step take_copy(struct incoming *incoming, struct transfer *transfer,
 				    const struct piece *piece, struct failure *failure)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Empty the ring of the incoming payload: verify each piece, and with --output let a helper store
- * it. A piece to which the peer can still write is copied first. A payload that fits into the ring
- * is verified in place, once the peer cannot write to the ring any more.
+ * it. A payload that fits into the ring is verified in place, once the peer cannot write to the
+ * ring any more; pieces of any other payload are copied first.
  *
  * Threads: the connection's thread while it runs; before and after that, the main thread.
  */
@@ -27,7 +27,7 @@ struct incoming {
 	const char *output; /* the file to store the payload in; NULL: the payload is not stored */
 	uint64_t limit;     /* maximum bytes of a payload of unknown length */
 	struct verification verification; /* is_pattern and has_digest; the rest, and all fields
-					     below, are the connection's thread's */
+					     below, belong to the connection's thread */
 	bool begun;                       /* incoming_begin() has succeeded */
 	bool whole; /* verified in place: the peer cannot write to the ring any more (transfer.h) */
 	bool verified;         /* the whole payload is verified */
@@ -42,13 +42,13 @@ struct incoming {
 
 enum incoming_step {
 	INCOMING_WAITS,    /* nothing to do until the peer or the helper makes progress */
-	INCOMING_MOVED,    /* a piece was processed */
+	INCOMING_MOVED,    /* the call made progress */
 	INCOMING_COMPLETE, /* all bytes are verified and, with --output, stored */
 	INCOMING_FAILED,   /* `failure` states the reason */
 };
 
 /*
- * Allocate the buffer and start the helper. Call this after the first bytes have arrived and, if
+ * Allocate the buffer and start the helper. Call this before incoming_step() and, if
  * transfer_verified_in_place(), after the ring was deregistered. incoming_release() and
  * incoming_free() must follow, even after a failure.
  */

@@ -17,7 +17,7 @@
 
 struct json_object; /* from json-c */
 
-/* The version of the keys. It stays if keys are added; see COMPATIBILITY in rdma-pair(7). */
+/* The version of the keys. Adding keys does not change it; see COMPATIBILITY in rdma-pair(7). */
 #define JSON_SCHEMA 1
 
 /*
@@ -41,7 +41,7 @@ void json_add_number(struct json_object *object, const char *key, double number,
 
 /*
  * Add "error_counters" and "congestion_counters": the counters of each kind that have grown, and by
- * how much. Both are null if the device has no counters.
+ * how much. Both are null if `growth->any` is false.
  */
 void json_add_counters(struct json_object *object, const struct counters *growth);
 
@@ -65,10 +65,10 @@ void print_json(struct console *console, struct json_object *object);
 
 /* An interval of a session's operation, in seconds since the operation began. */
 struct interval {
-	unsigned int session; /* number of the session */
+	unsigned int session;
 	double begin, end;
-	uint64_t bytes;         /* bytes completed in the interval */
-	struct counters growth; /* growth of the port's counters */
+	uint64_t bytes; /* bytes completed in the interval */
+	struct counters growth;
 };
 
 /* Print the rate of an interval and the growth of the counters; with --json, also as an object. */

@@ -14,7 +14,7 @@ static unsigned int bucket_of(uint64_t nanoseconds)
 	return shift * 128 + (unsigned int)(nanoseconds >> shift);
 }
 
-/* Return the middle of a bucket, in nanoseconds. It may lie outside of minimum and maximum. */
+/* Return the middle of a bucket, in nanoseconds. It may be below `minimum` or above `maximum`. */
 static int64_t bucket_value(unsigned int bucket)
 {
 	unsigned int shift = bucket < 256 ? 0 : bucket / 128 - 1;

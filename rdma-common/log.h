@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Print status lines, traces, the payload and progress.
+ * Print status lines, traces, results, the payload and progress.
  *
- * Threads: any thread may print. Printing never waits for the reader of the output (console.h).
+ * Threads: any thread may print. After console_open(), printing never waits for the reader.
  */
 #ifndef RDMA_COMMON_LOG_H
 #define RDMA_COMMON_LOG_H
@@ -41,28 +41,29 @@ void print_status(const struct log *log, const char *format, ...)
 void print_trace_line(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Print a line on standard output: a finding of --check, or JSON. */
+/* Print a line of --check, or JSON, on standard output. */
 void print_result(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
  * Wait until all lines are written, at most for --timeout, or for a second after a signal; another
- * signal ends the process at once. Return STATUS_SUCCESS, or STATUS_LOCAL_FAILURE after a message,
- * unless that would block. Call it in the main thread after all others have ended; print nothing
+ * signal ends the process at once. Return STATUS_SUCCESS, or STATUS_LOCAL_FAILURE after a message
+ * (none if that would block). Call it in the main thread after all others have ended; print nothing
  * afterwards.
  */
 enum status flush_output(const struct log *log, struct process *process);
 
 /*
- * Return the bytes as text of the user's locale. Control characters and deceptive characters are
- * escaped. The caller frees the text. Return NULL if memory runs out. Any thread.
+ * Return the bytes as text of the user's locale. Unprintable and deceptive characters, backslashes
+ * and invalid bytes are escaped. The caller frees the text. Return NULL if memory runs out. Any
+ * thread.
  */
 char *escape(const uint8_t *bytes, size_t size);
 
 /*
  * Like escape(), in the locale `locale_name` ("": the user's). Without `harmless`, escape only
- * bytes that are not its characters. If the locale cannot be loaded, escape all bytes but ASCII,
- * because not every C library rejects the other bytes in its default locale.
+ * invalid bytes. If the locale cannot be loaded, escape all bytes but ASCII, because not every C
+ * library rejects the other bytes in its default locale.
  */
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
 

@@ -52,7 +52,7 @@ uint64_t memory_pages(size_t size)
 /* Inode of /proc/self/ns/user in the first user namespace (Linux, include/linux/proc_ns.h). */
 #define FIRST_NAMESPACE 0xEFFFFFFDU
 
-/* Return true in the first user namespace (user_namespaces(7)), or if there are no namespaces. */
+/* Return true in the first user namespace (user_namespaces(7)), or if the namespace is unknown. */
 static bool is_in_first_namespace(void)
 {
 	struct stat about;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for rings, and the budget for it.
+ * Memory for messages and rings, and the budget for it.
  *
  * Threads: any.
  */

@@ -468,8 +468,8 @@ const char *refusal_describe(enum refusal refusal)
 		return "the client sent no hello, like the tutorial's program, so its mode is not "
 		       "known; start the server with read or write";
 	case REFUSAL_MEMORY:
-		return "the server is out of memory for another session; try again when other "
-		       "sessions have ended, or raise the limit named in its messages";
+		return "the server could not get memory for another session; see its messages, or "
+		       "try again when other sessions have ended";
 	case REFUSAL_STORAGE:
 		return "the server cannot store the payload; see its messages, remove the cause, "
 		       "and try again";
@@ -657,8 +657,8 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 }
 
 /*
- * Describe a rejection without a hello: the program speaks another protocol, has failed or was
- * killed, or, over iWARP, the end of the connection overtook the hello.
+ * Describe a rejection without a hello: no program listens; the program speaks another protocol,
+ * has failed or was killed; or, over iWARP, the end of the connection overtook the hello.
  */
 static void explain_silent_rejection(int status, struct failure *failure)
 {
@@ -675,8 +675,9 @@ static void explain_silent_rejection(int status, struct failure *failure)
 			    advice);
 	else
 		failure_set(failure, STATUS_REFUSED,
-			    "connection rejected (status %d%s%s), no reason arrived; %s", status,
-			    name ? ": " : "", name ? name : "", advice);
+			    "connection rejected (status %d%s%s), no reason from the server "
+			    "arrived; %s",
+			    status, name ? ": " : "", name ? name : "", advice);
 }
 
 enum refusal rejection_reason(const struct peer_hello *server)

@@ -70,7 +70,7 @@ struct agreement {
 
 socklen_t address_size(const struct sockaddr *address);
 
-/* An address and a port, as numbers. */
+/* An address and a port in numeric form. */
 struct endpoint {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* with the scope ID, if any */
 	char port[8];                                   /* empty: address and port are unknown */
@@ -130,9 +130,9 @@ const char *loopback_advice(const struct sockaddr *address);
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
 
 /*
- * Return the type of service of a connection whose path is known; -1: unknown, as iWARP leaves it
- * to the driver, and soft-iWARP ignores it. Over RoCE the client's value applies to both
- * directions: Linux accepts with the path of the connect request, whatever the server has set.
+ * Return the type of service of a connection whose path is known; -1: unknown, because iWARP leaves
+ * it to the driver. Over RoCE the client's value applies to both directions: Linux accepts with the
+ * path of the connect request, whatever the server has set.
  */
 int type_of_service(const struct rdma_cm_id *id);
 
@@ -166,8 +166,8 @@ bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
 /*
  * Query the limits of the device of `id`, and reduce them as `options` demands. The result is
- * usable even if a driver reports 0 or nonsense. Fail if the session needs READs and librdmacm
- * accepts none for this device. `one_way`: only the client operates.
+ * usable even if a driver reports 0 or nonsense. Fail if a query fails, or the session needs READs
+ * and librdmacm accepts none for this device. `one_way`: only the client operates.
  */
 enum status query_limits(const struct rdma_cm_id *id, const struct options *options, bool one_way,
 			 struct limits *limits, struct failure *failure);

@@ -14,7 +14,7 @@
 
 /* ---- Answers ---- */
 
-/* Return the bytes after the first `size` and their padding, if any: an empty span at the end. */
+/* Return the bytes after the first `size` and their padding; an empty span if there are none. */
 static struct span span_after(struct span span, size_t size)
 {
 	size_t padded = NLMSG_ALIGN(size);
@@ -142,7 +142,7 @@ void netlink_ask_rdma(unsigned int command, struct span device, netlink_function
 		      void *context)
 {
 	int type = (int)RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
-	/* only RDMA_NLDEV_CMD_SYS_GET has one answer */
+	/* the kernel has no dump for RDMA_NLDEV_CMD_SYS_GET */
 	int flags = command == RDMA_NLDEV_CMD_SYS_GET ? 0 : NLM_F_DUMP;
 	struct netlink_request request = netlink_make_request(type, flags, "", 0);
 

@@ -4,7 +4,7 @@
  * --include-statistics --show-pause' does (Linux, Documentation/networking/ethtool-netlink.rst,
  * PAUSE_GET).
  *
- * Threads: any. The kernel answers at once, so nothing here waits.
+ * Threads: any. The kernel answers within send(2) and recv(2), so nothing waits for an answer.
  */
 #ifndef RDMA_COMMON_NETLINK_H
 #define RDMA_COMMON_NETLINK_H
@@ -34,7 +34,7 @@ void netlink_add_address(struct netlink_request *request, int type, const struct
 /* Add an attribute of this type: a text of fewer than IF_NAMESIZE bytes. */
 void netlink_add_name(struct netlink_request *request, int type, const char *name);
 
-/* A list of attributes, or the contents of one. Empty if there is none, or it is cut off. */
+/* A list of attributes, or the contents of one; empty if that is missing or cut off. */
 struct span {
 	const uint8_t *bytes; /* points into the answer */
 	size_t size;
@@ -100,7 +100,7 @@ bool netlink_read_pause(const char *interface, struct pause_frames *frames);
 /* Store in `*number`, a uint16_t, the number of the generic netlink family in the message. */
 void netlink_take_family(void *number, struct netlink_message message);
 
-/* Store in `*frames`, a struct pause_frames, the numbers in a message of ethtool. */
+/* Store in `*frames`, a struct pause_frames, the counts in an ethtool message. */
 void netlink_take_pause(void *frames, struct netlink_message message);
 
 #endif

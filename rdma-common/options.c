@@ -234,7 +234,7 @@ static const char *const number_words[] = {
 	[TIME] = "whole seconds (5 or 5s)",
 	[PORT] = "a whole number",
 	[SIZE] = "bytes, also with K, M, G, T, or KiB (powers of 1024), or KB (powers of 1000),",
-	[RATE] = "bit/s, also with K, M, G, T, or Kbit (powers of 1000),",
+	[RATE] = "bit/s, also with K, M, G or T (powers of 1000), as in 10G or 10Gbit/s,",
 };
 
 static const struct unit {

@@ -19,7 +19,7 @@ extern const char program_version[];
 
 #define MAX_CONNECTIONS 128
 
-/* The one-sided operation that both sides perform. The numbers are on the wire. */
+/* The one-sided operation of a session. The numbers are on the wire. */
 enum operation {
 	OPERATION_READ = 0,
 	OPERATION_WRITE = 1,
@@ -47,13 +47,13 @@ enum role other_role(enum role role);
 bool sends_payload(enum role role, enum operation operation, bool one_way);
 
 /*
- * The command line of either program. The strings belong to argv. The table in options.c requires
- * the types of the fields (enum kind).
+ * The command line of either program. The strings belong to argv. The table in options.c depends
+ * on the types of the fields (enum kind).
  */
 struct options {
 	enum role role;
 	enum operation operation;
-	const char *message;   /* text to send; NULL: the default line of this side */
+	const char *message;   /* text to send; NULL: another payload, or the default line */
 	const char *file;      /* file to send, "-": standard input; NULL: none */
 	uint64_t pattern_size; /* size of the pattern to send; 0: no pattern */
 	const char *output;    /* file for the incoming payload, "-": standard output; NULL: none */
@@ -63,7 +63,7 @@ struct options {
 	unsigned int interval_seconds; /* time between two reports of the rate; 0: not given */
 	unsigned int depth;    /* maximum number of outstanding work requests of the operation */
 	bool verify_all;       /* verify each pass of the operation, not only the last one */
-	uint64_t minimum_rate; /* bit/s: the session fails if this side is slower; 0: none */
+	uint64_t minimum_rate; /* minimum bit/s of this side, or with --check of both; 0: none */
 	double max_loss; /* client: --check fails above this share of lost packets, in percent */
 	bool one_way;    /* client: the server performs no operation */
 	unsigned int connections; /* client: number of sessions, all at once */
@@ -71,7 +71,7 @@ struct options {
 				     server: the session belongs to a client's --check */
 	bool busy_poll;           /* poll the completion queue without sleeping during a session */
 	bool report;              /* print amounts, rates and latencies */
-	bool json;                /* print figures and outcome as a JSON object */
+	bool json;                /* print the results as JSON objects */
 	bool verbose;
 	unsigned int timeout_seconds;
 	uint64_t maximum_payload;      /* maximum bytes of a payload from a peer */
@@ -115,7 +115,7 @@ bool prints_figures(const struct options *options);
 /* The step after parsing the command line. */
 enum parsed {
 	PARSED_RUN,    /* run the program */
-	PARSED_EXIT,   /* --help or --version was printed: exit with success */
+	PARSED_EXIT,   /* --help or --version was printed: exit with status 0 */
 	PARSED_FAILED, /* a message was printed: exit with STATUS_USAGE */
 };
 

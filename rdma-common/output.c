@@ -42,14 +42,14 @@
 /* The extended attribute with the ACL of a file (acl(5)). */
 #define ACL "system.posix_acl_access"
 
-/* The place that a name stands for, after all symbolic links are followed. */
+/* The place that a name stands for, after symbolic links are followed. */
 struct place {
 	char path[PATH_SIZE];
 	char folder[PATH_SIZE]; /* the folder of `path` */
 	bool is_open;   /* it is open already and is written to in place: only the kernel knows its
 			   name */
-	int descriptor; /* the descriptor of this process that `path` names; -1: none */
-	bool is_file;   /* it is a regular file, or does not exist yet */
+	int descriptor; /* the descriptor of this process that the name stands for; -1: none */
+	bool is_file;   /* a new file, or a regular one that is not open */
 	struct stat about; /* attributes of the place, if it exists */
 };
 
@@ -116,9 +116,9 @@ static uint64_t add_last_numbers(const char *name, uint64_t otherwise)
 }
 
 /*
- * Return true if this id is the overflow id, and stands for ids that this user namespace does not
- * map (user_namespaces(7)). Each line of `map` ends with the number of ids in a range. Where all
- * ids are mapped, the overflow id is an ordinary one.
+ * Return true if this id is the overflow id, and may stand for ids that this user namespace does
+ * not map (user_namespaces(7)). Each line of `map` ends with the number of ids in a range. Where
+ * all ids are mapped, the overflow id is an ordinary one.
  */
 static bool is_unmapped(uint64_t id, const char *overflow, const char *map)
 {
@@ -138,11 +138,11 @@ static bool is_unmapped_group(gid_t group)
 /* ---- Names ---- */
 
 /*
- * Check that no other user has planted this file in a sticky folder that others may write to: that
- * user would get the payload through a FIFO or a link, or as the owner of a replaced file. The
- * kernel does not apply its rule (protected_symlinks, protected_fifos in proc(5)) to readlink(2),
- * to open(2) without O_CREAT, and to rename(2) by root. Unmapped owners may differ although their
- * numbers are equal.
+ * Check that no other user, except the folder's owner, has planted this file in a sticky folder
+ * that others may write to: that user would get the payload through a FIFO or a link, or as the
+ * owner of a replaced file. The kernel's rules leave gaps: protected_symlinks (proc(5)) does not
+ * cover readlink(2), protected_fifos does not cover open(2) without O_CREAT, and the sticky bit
+ * does not stop root's rename(2). Unmapped owners may differ although their numbers are equal.
  */
 static int check_owner(const struct place *place, const struct stat *about)
 {
@@ -193,8 +193,8 @@ static bool is_proc_fd(struct place *place)
 }
 
 /*
- * Follow symbolic links into `place`, even to a name that does not exist yet. Unless the place is
- * open, set `about`; its st_mode is 0 if the name does not exist.
+ * Follow symbolic links from `name`, even to a name that does not exist yet, and set `place`.
+ * Unless the place is open, set `about`; its st_mode is 0 if the name does not exist.
  */
 static int follow_links(const char *name, struct place *place)
 {
@@ -261,7 +261,8 @@ static bool is_shared(const struct stat *about)
 
 /*
  * Return true if `descriptor` is open on this place: by number, or as the same pipe, socket or
- * terminal. A file counts only by number: its descriptors may have different positions.
+ * device (except /dev/null). A file counts only by number: its descriptors may have different
+ * positions.
  */
 static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
@@ -308,8 +309,8 @@ const char *output_error(int error)
 		       "instead), or a terminal in exclusive use";
 	case EPERM:
 		return "not permitted: the folder has the sticky bit and another user owns the file, "
-		       "or the file or its folder is immutable ('lsattr'), or the file is sealed; "
-		       "store in another folder";
+		       "or the file or its folder is immutable or append-only ('lsattr'), or the "
+		       "file is sealed; store in another folder";
 	default:
 		return strerror(error);
 	}
@@ -385,7 +386,7 @@ static bool is_cancelled(const atomic_bool *cancelled)
 
 /*
  * Wait up to PATIENCE_MILLISECONDS until `descriptor` is ready for write(2); return true if it is.
- * If it is -1, wait for the whole time.
+ * If `descriptor` is -1, wait for the whole time.
  */
 static bool wait_for_reader(int descriptor)
 {
@@ -492,8 +493,8 @@ static int create_temporary(const struct output *output)
 }
 
 /*
- * Create a file without a name, so that nothing is left however this process ends; if the file
- * system cannot do that, with a temporary name.
+ * Create a file without a name, so that nothing is left however this process ends; if that is
+ * impossible, with a temporary name.
  */
 static int create_file(struct output *output)
 {
@@ -545,7 +546,7 @@ static int set_attributes(const struct output *output)
 	group = is_unmapped_group(before.st_gid) ? same_group : before.st_gid;
 	if (unless_refused(fchown(descriptor, same_owner, group)) || fstat(descriptor, &about))
 		return -1;
-	mode = before.st_mode & 0777; /* not set-user-ID, which was granted to other contents */
+	mode = before.st_mode & 0777; /* not set-user-ID or set-group-ID: the contents differ */
 	if (!copy_acl(output) || about.st_gid != group)
 		mode &= ~(mode_t)S_IRWXG;
 	return unless_refused(fchmod(descriptor, mode)) ||
@@ -696,7 +697,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 	do {
 		if (is_cancelled(output->cancelled))
 			return -1;
-		/* ask first: write(2) to a blocking terminal or pipe cannot be cancelled */
+		/* ask first: a write(2) that blocks cannot be cancelled */
 		if (!wait_for_reader(output->descriptor) && output->blocks)
 			continue;
 		count = write(output->descriptor, bytes, size);

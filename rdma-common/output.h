@@ -29,8 +29,8 @@ int output_check(const char *name, uint64_t size);
 /*
  * Resolve --output: replace a name of standard output, such as /dev/stdout, by "-". Print a usage
  * error and return PARSED_FAILED for standard error, or for a descriptor of this process that is
- * not open for writing. Call this before any file is opened, because it might get the number in the
- * name. Main thread.
+ * not open for writing; otherwise return PARSED_RUN. Call this before any file is opened, because
+ * the file might get the number in the name. Main thread.
  */
 enum parsed output_resolve(struct options *options);
 
@@ -40,12 +40,12 @@ enum parsed output_resolve(struct options *options);
 const char *output_error(int error);
 
 /*
- * Open the file, pipe or device `name`. Until output_commit() a file has no name (O_TMPFILE), or a
- * temporary one on file systems without O_TMPFILE. Symbolic links are followed. The file of an open
- * descriptor, such as /dev/fd/3, is written to in place. Opening a FIFO blocks until it has a
- * reader. A process writes to one pipe, terminal or device (except /dev/null) at a time, because
- * payloads would mix there: opening another one blocks until the first is released. All outputs of
- * the process share `taken`: initially false, true while such an output is open.
+ * Open the file, pipe or device `name`. Until output_commit() a file has no name (O_TMPFILE) or, if
+ * that is impossible, a temporary one. Symbolic links are followed. The file of an open descriptor,
+ * such as /dev/fd/3, is written to in place. Opening a FIFO blocks until it has a reader. A process
+ * writes to one pipe, terminal, open file or device (except /dev/null) at a time, because payloads
+ * would mix there: opening another one blocks until the first is released. All outputs of the
+ * process share `taken`: initially false, true while such an output is open.
  *
  * Return NULL with errno on failure. EPERM: the name is in a sticky folder that other users may
  * write to, and belongs neither to this user nor to the folder's owner. ECANCELED: `*cancelled`,

@@ -147,7 +147,7 @@ static off_t claimed_length(const struct payload *payload)
 /*
  * Load a file into memory, at most PAYLOAD_WHOLE + 1 bytes. Load only the beginning of a pipe or a
  * device, and keep its length unknown even if it ends early: otherwise the length that the peer
- * sees, and the possibility to send the payload again, would depend on timing.
+ * sees, and the ability to send the payload again, would depend on timing.
  */
 static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
 {
@@ -216,7 +216,7 @@ static bool write_fully(int descriptor, const uint8_t *bytes, ssize_t size)
 	return true;
 }
 
-/* Copy the pipe to its end into a file, which replaces the pipe and can be read again. */
+/* Copy the whole pipe into a file, which replaces the pipe and can be read again. */
 static enum status copy_pipe(struct payload *payload, struct failure *failure)
 {
 	const atomic_bool never = false;

@@ -20,7 +20,7 @@
 /* Maximum bytes of a payload that is loaded into memory as a whole. */
 #define PAYLOAD_WHOLE ((size_t)8 << 20)
 
-#define PAYLOAD_CUT_SHORT "it became shorter while it was sent; try again when it is complete"
+#define PAYLOAD_CUT_SHORT "it became shorter while it was read; try again when it is complete"
 
 /* The outgoing payload, the same for every peer. It does not change once loaded. */
 struct payload {

@@ -110,7 +110,7 @@ static sigset_t ending_signals(void)
 	return signals;
 }
 
-/* Set a handler that blocks all signals while it runs, so that only one can be the first. */
+/* Set `handler` for `signals`. It runs with all signals blocked, so that none interrupts it. */
 static void set_handler(const sigset_t *signals, void (*handler)(int))
 {
 	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
@@ -140,8 +140,8 @@ static void end_at_once(const sigset_t *signals)
 }
 
 /*
- * Make the ending signals readable from a descriptor. Turn a closed pipe and a file beyond 'ulimit
- * -f' into errors of write(2). Return 0, or -1 with errno.
+ * Block the ending signals, and let a descriptor report them. Turn a closed pipe and a file beyond
+ * 'ulimit -f' into errors of write(2). Return 0, or -1 with errno.
  */
 static int open_signals(struct process *process)
 {
@@ -201,7 +201,7 @@ const char *rdma_cm_advice(void)
 	       "module rdma_ucm, and check the file's mode";
 }
 
-/* Count the files that `pattern` names; `*openable`: this user may open all of them. */
+/* Count the files that match `pattern`; `*openable`: this user may open all of them. */
 static size_t count_files(const char *pattern, bool *openable)
 {
 	glob_t files;
@@ -305,7 +305,7 @@ void process_init(struct process *process, struct console *console)
 	process->ended[0] = -1;
 	process->ended[1] = -1;
 	process->main_descriptor = -1;
-	/* undo what sh(1) does to a command started with '&': it ignores SIGINT */
+	/* a command that sh(1) starts with '&' inherits an ignored SIGINT */
 	end_at_once(&signals);
 }
 
@@ -402,7 +402,7 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 	case IBV_EVENT_CQ_ERR:
 		copy->context = event.element.cq->cq_context;
 		break;
-	default: /* all others also cause events of the connection manager, or completions */
+	default: /* others that end a session also cause connection manager events or completions */
 		break;
 	}
 	/* acknowledge at once: destroying the object waits for this (ibv_get_async_event(3)) */
@@ -462,8 +462,8 @@ void change_ending_signals(int how)
 static volatile sig_atomic_t interruption;
 
 /*
- * Record the signal, and raise SIGALRM every second until connect_with_timeout() stops that: a
- * signal that arrives just before rdma_connect(3) sleeps does not interrupt the call.
+ * Record the first ending signal, and raise SIGALRM every second until connect_with_timeout() stops
+ * that: a signal that arrives just before rdma_connect(3) sleeps does not interrupt the call.
  */
 static void interrupt_connecting(int signal_number)
 {
@@ -512,7 +512,7 @@ bool process_take_signal(struct process *process)
 
 unsigned int usable_processors(void)
 {
-	/* room for 65,536 processors; the kernel rejects a smaller set than its own with EINVAL */
+	/* room for 65,536 processors; the kernel rejects a set smaller than its own with EINVAL */
 	cpu_set_t processors[64];
 	int count = 0;
 

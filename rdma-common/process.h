@@ -21,8 +21,9 @@
 
 /*
  * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. They end the
- * sessions in an orderly way. While they are not blocked, they end the process at once: by their
- * default action or, in process 1 of a PID namespace, with status 128 + signal.
+ * sessions in an orderly way. While unblocked, except in connect_with_timeout(), they end the
+ * process at once: by their default action or, in process 1 of a PID namespace, with status 128 +
+ * signal.
  */
 
 struct process {
@@ -50,7 +51,7 @@ struct cm_event {
 	/* The hello, in a connect request, its acceptance or its rejection: */
 	uint8_t private_data[HELLO_SIZE];
 	size_t private_data_size;
-	/* As the peer sent them (reads_served()): */
+	/* As the driver reports them (reads_served()): */
 	uint8_t responder_resources;
 	uint8_t initiator_depth;
 };
@@ -67,7 +68,7 @@ enum wakeup {
 	WAKEUP_CM_EVENT,     /* the event is stored */
 	WAKEUP_DEVICE_EVENT, /* the event is stored */
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
-	WAKEUP_ENDED,     /* a thread has ended: its argument of process_notify_exit() is stored */
+	WAKEUP_ENDED,     /* a thread is ending: its argument of process_notify_exit() is stored */
 	WAKEUP_OTHER,     /* nothing to handle; the deadline may have passed */
 	WAKEUP_EXHAUSTED, /* no more connection manager events; a message was printed */
 };

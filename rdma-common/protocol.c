@@ -111,7 +111,7 @@ struct protocol protocol_start(enum role role, enum operation operation)
 	return protocol;
 }
 
-/* Return the result that messages and completions show so far; STATUS_PEER_LOST: none. */
+/* Return the result that is established so far; STATUS_PEER_LOST: none. */
 static enum status conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
@@ -241,9 +241,9 @@ static void receive_early_verdict(struct step *step, enum status verdict)
 }
 
 /*
- * Give up a payload that this side cannot read or store: send a bad verdict as soon as possible,
- * and let the peer disconnect. If this side cannot send one, or has already verified the payload,
- * it disconnects itself.
+ * Give up a payload that this side cannot read, verify or store: send a bad verdict as soon as
+ * possible, and let the peer disconnect. If this side cannot send one, or has already verified the
+ * payload, it disconnects itself.
  */
 static void fail_payload(struct step *step, enum status status)
 {
@@ -259,7 +259,7 @@ static void fail_payload(struct step *step, enum status status)
 		begin_closing(step, status);
 }
 
-/* End the verification, which must have begun. Its result is `check`, or the reason to give up. */
+/* End the verification, which must have begun. Its result is `check`, unless this side gave up. */
 static void conclude_check(struct step *step, enum status check)
 {
 	struct protocol *protocol = &step->protocol;
@@ -387,7 +387,6 @@ static void expire(struct step *step)
 	}
 }
 
-/* Record progress of the session: messages and completions. */
 static void record_exchange(struct step *step, struct event event)
 {
 	struct protocol *protocol = &step->protocol;
@@ -470,8 +469,8 @@ static void record(struct step *step, struct event event)
 }
 
 /*
- * Return true if this side must send its verdict: it has verified, or gave up between its MSG_MR
- * and verification.
+ * Return true if a verdict must be sent: the peer has a hello, and this side has verified, or gave
+ * up between its MSG_MR and verification.
  */
 static bool verdict_is_due(const struct protocol *protocol)
 {
@@ -481,7 +480,6 @@ static bool verdict_is_due(const struct protocol *protocol)
 	return protocol->verifying && (early || protocol->local == LOCAL_VERIFIED);
 }
 
-/* Take the next step, if its conditions hold. */
 static void proceed(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;

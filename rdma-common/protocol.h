@@ -20,7 +20,7 @@ enum phase {
 	PHASE_FINISHED,   /* `status` is final; the connection may be destroyed */
 };
 
-/* Progress of this side's work requests. They complete in this order on one send queue. */
+/* Progress of this side. Its work requests complete in this order on one send queue. */
 enum local_stage {
 	LOCAL_IDLE,
 	LOCAL_MR_POSTED,
@@ -57,7 +57,7 @@ struct protocol {
 	enum local_stage local;
 	enum remote_stage remote;
 	bool done_posted;  /* MSG_DONE was posted, perhaps before an early verdict */
-	bool gave_up;      /* this side cannot read or store a payload */
+	bool gave_up;      /* this side cannot read, verify or store a payload */
 	bool connected;    /* the connection was established, so DISCONNECTED will be reported */
 	bool disconnected; /* DISCONNECTED was reported */
 	bool drained;      /* closing, and no posted work request is outstanding */
@@ -66,7 +66,7 @@ struct protocol {
 			      that yet */
 	bool lingers;      /* the peer has left; disconnecting waits for MSG_DONE to complete */
 	enum status check; /* this side's verdict on the incoming payload, or why it gave up */
-	enum status verdict; /* the peer's verdict on the outgoing payload, once received */
+	enum status verdict; /* the peer's verdict, once received */
 	enum status status;  /* why the session closes; final in PHASE_FINISHED */
 };
 
@@ -81,8 +81,8 @@ enum event_type {
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
 	EVENT_VERIFIED,        /* verification has ended; status: its result */
-	EVENT_GAVE_UP,         /* status: why this side cannot read or store a payload */
-	EVENT_FAILED,          /* status: the reason; a completion or the connection failed */
+	EVENT_GAVE_UP,         /* status: why this side cannot read, verify or store a payload */
+	EVENT_FAILED,          /* status: the reason; a failure that has no event of its own */
 	EVENT_SEND_REFUSED,    /* a work request could not be posted to the send queue */
 	EVENT_RECEIVE_REFUSED, /* no receive is left, because posting was refused */
 	EVENT_FLUSHED,         /* a work request was flushed: the connection is going down */
@@ -121,7 +121,7 @@ struct protocol protocol_start(enum role role, enum operation operation);
 
 /*
  * Return the state after `event`, and the actions to take. Every event is allowed in every state;
- * an event that the peer should not have caused ends the session with STATUS_CONTENTS_WRONG.
+ * an event that the peer should not have caused is a reason to close, with STATUS_CONTENTS_WRONG.
  */
 struct step protocol_step(struct protocol protocol, struct event event);
 
@@ -162,7 +162,7 @@ bool window_may_come(const struct protocol *protocol);
 
 /* Return true if verification has ended, with any result, and this side has not given up. */
 bool protocol_has_verified(const struct protocol *protocol);
-/* Return true if the incoming payload matches its digest. */
+/* Return true if the verification by digest has succeeded. */
 bool protocol_verified(const struct protocol *protocol);
 
 /* Return true if a probe of the peer's adapter could break the session now. */

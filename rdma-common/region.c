@@ -143,8 +143,8 @@ enum status register_control(const struct region_owner *owner, struct region *re
 #define RING_SIZE ((uint64_t)8 << 20)
 #define RING_PAGE ((uint64_t)4096)
 /*
- * A program with several sessions first sets aside memory for SESSIONS_TO_COME more sessions of
- * SESSION_LEAST bytes each, but at most half of the lockable memory. A ring gets at most
+ * A program with several sessions first sets aside memory for SESSIONS_TO_COME more sessions, each
+ * with SESSION_LEAST bytes of regions; of locked_left(), at most half. A ring gets at most
  * 1/RING_SHARES of the rest.
  */
 #define RING_SHARES      16
@@ -179,8 +179,9 @@ static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 }
 
 /*
- * Register a ring for the stream of `plan`, as long as the stream or as memory permits. If that
- * fails, retry with half the length, in whole pages, down to a page. Store the length in `plan`.
+ * Register a ring for the stream of `plan`, as long as the stream or as ring_share() permits. If
+ * that fails, retry with half the length, in whole pages, down to a page. Store the length in
+ * `plan`.
  */
 static enum status ring_create(const struct region_owner *owner, struct region *region,
 			       struct stream_plan *plan, unsigned int rings, unsigned int access,

@@ -42,7 +42,7 @@ _Static_assert(SLOTS *SLOT_SIZE <= 4096,
 
 /* The memory of all regions of a program. */
 struct region_account {
-	struct memory_budget budget; /* memory for all sessions */
+	struct memory_budget budget;
 	/*
 	 * Bytes of all regions, each in whole pages. A region counts until its connection is
 	 * destroyed, even if it is deregistered earlier, for verification; forever if deregistering
@@ -70,7 +70,7 @@ enum status register_control(const struct region_owner *owner, struct region *re
 /*
  * Register the ring of a stream, if `plan` has one; the peer's hello must be known. Store the
  * ring's length in the plan: the stream's length, at most 8 MiB; less if memory is scarce, down to
- * a page. Return STATUS_SUCCESS, or a failure if there is no memory even for a page.
+ * a page. Return STATUS_SUCCESS, or a failure if not even a page can be registered.
  */
 enum status register_outgoing(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure);
@@ -85,8 +85,8 @@ enum status register_incoming(const struct region_owner *owner, struct region *r
 int region_deregister(struct region *region);
 
 /*
- * Deregister and free the region. If that fails, warn, and do not unmap memory that the adapter may
- * still use.
+ * Deregister and free the region. If deregistering fails, warn, and do not unmap memory that the
+ * adapter may still use.
  */
 void region_destroy(const struct region_owner *owner, struct region *region);
 

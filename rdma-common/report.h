@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The report of a session: lines, figures, and the result as a JSON object. It reads a connection
- * whose thread has ended, and changes nothing.
+ * whose session is over, and changes nothing.
  *
  * Threads: the main thread.
  */
@@ -11,8 +11,8 @@
 #include "../rdma-common.h"
 
 /*
- * Print the disconnection, the figures (prints_figures()) and, if the session failed, the reason. A
- * server prints one status line for a successful session of --check.
+ * Print the disconnection, the figures and counters (prints_figures()) and, if the session failed,
+ * the reason. A server prints one status line for a successful session of --check.
  */
 void report_session(const struct connection *connection);
 
@@ -22,7 +22,7 @@ void report_listening(const struct engine *engine, uint16_t port);
 /* With --json, print the result of the session as one object. */
 void report_json(const struct connection *connection);
 
-/* Print the path and the rate of one of several simultaneous sessions. */
+/* Print the source port, queue pair, rate and result of a simultaneous session. */
 void report_path(const struct connection *connection);
 
 /*

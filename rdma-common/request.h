@@ -57,7 +57,7 @@ enum status completion_status(const struct ibv_wc *completion);
 /* Return an entry for `size` bytes of a registered region, from `offset` on. */
 struct ibv_sge make_sge(const struct region *region, uint64_t offset, uint64_t size);
 
-/* Return IBV_SEND_INLINE if `size` bytes fit into a work request (`most`); otherwise 0. */
+/* Return IBV_SEND_INLINE if `size` is at most `most`, the limit of inline bytes; otherwise 0. */
 static inline unsigned int inline_flag(uint64_t size, unsigned int most)
 {
 	return size <= most ? IBV_SEND_INLINE : 0;

@@ -21,7 +21,7 @@ struct sysfs_line {
 /* Return the first line of the file whose name `format` gives; empty if it cannot be read. */
 struct sysfs_line sysfs_read_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Return the first line that begins with `key`, as sysfs_read_line() does; empty if none does. */
+/* Return the first line that begins with `key` in the file that `format` names; empty: none. */
 struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

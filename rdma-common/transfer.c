@@ -45,7 +45,7 @@ uint64_t transfer_stream_length(const struct stream_plan *plan)
 	return plan->verify_all ? all_passes(plan) : plan->length;
 }
 
-/* Return true if the source refills its ring as bytes are consumed, not as WRITEs complete. */
+/* Return true for WRITEs whose source refills its ring as bytes are consumed, not on completion. */
 static bool refills_when_taken(const struct transfer *transfer)
 {
 	return transfer->plan.writes && transfer->plan.completes_early;
@@ -74,9 +74,8 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 }
 
 /*
- * Set size, depth, interval and `grows` of the requests. If the stream does not fit into the
- * announced ring, a request is no longer than the progress that triggers a MSG_WINDOW (at least a
- * page), so that both sides always have work.
+ * Set size, depth, interval and `grows` of the requests. Unless `fits_peer_ring`, a request is no
+ * longer than the larger of `quarter` and a page, so that both sides always have work.
  */
 static void size_requests(struct transfer *transfer)
 {
@@ -150,7 +149,7 @@ uint64_t transfer_sink_end(const struct transfer *transfer)
 	return stream->repeats ? stream->plan.length : stream->length;
 }
 
-/* Return true if the sink will receive nothing more. */
+/* Return true if the peer has produced the whole incoming stream. */
 static bool sink_ended(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
@@ -177,7 +176,7 @@ static bool is_end_to_mark(const struct transfer *transfer)
 
 /*
  * Return the sink's `consumed`. WRITE: bytes that stay in the ring count as consumed when they
- * arrive: the source never overwrites them, but may need the report to refill its own ring.
+ * arrive: the source never changes them, but may need the report to refill its own ring.
  */
 static uint64_t consumed(const struct transfer *transfer)
 {
@@ -325,7 +324,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
-	/* without a stream there is no end to report */
+	/* without bytes there is no end to report */
 	transfer->source.advertised_end = transfer->source.stream.length == 0;
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
@@ -465,7 +464,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "reports fewer produced bytes than before";
-	/* MSG_DONE of a timed WRITE counts only one pass, so a later `produced` may be larger */
+	/* MSG_DONE counts one pass: it leaves `last` of a timed WRITE that repeats unknown */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "reports produced bytes after the end of the "
 						"payload"

@@ -39,7 +39,7 @@
 /* A time that never comes. */
 #define TRANSFER_NEVER INT64_MAX
 
-/* The values that the programs use (struct transfer_plan); tests use smaller ones. */
+/* The values that the programs use; some tests use others. */
 #define TRANSFER_CREDITS      32
 #define TRANSFER_ANSWER       16
 #define TRANSFER_SHARE        4
@@ -98,9 +98,9 @@ struct transfer_stream {
 	uint64_t local_span, remote_span; /* the offset of a byte, in this side's ring and in the
 					     peer's, is its position modulo these */
 	bool fits_ring; /* this side's ring holds the whole stream, or one pass if it repeats */
-	bool repeats;   /* every pass sends the same bytes, without flow control */
-	bool fits_peer_ring; /* the stream fits into the announced ring, and no side waits for
-				reports: only the age of progress decides when it is reported */
+	bool repeats;   /* every pass sends the same bytes, and may overwrite the pass before */
+	bool fits_peer_ring; /* no flow control: the stream repeats or fits into the announced ring,
+				and this side needs no reports of consumed bytes */
 };
 
 /* Positions of the outgoing stream, whose source is this side. */
@@ -109,7 +109,7 @@ struct transfer_source {
 	uint64_t filled;              /* end of the bytes filled into the ring */
 	uint64_t advertised_produced; /* last `produced` reported to the peer */
 	uint64_t consumed;            /* last reported by the peer */
-	uint64_t stored;              /* last reported by the peer, only to show progress */
+	uint64_t stored;              /* last reported by the peer, only a sign of progress */
 	bool advertised_end;          /* the end was reported to the peer */
 };
 
@@ -217,7 +217,7 @@ int64_t transfer_find_window_time(struct transfer *transfer, int64_t now);
 /*
  * Return when a MSG_WINDOW is due if nothing else happens: `now` or earlier means at once;
  * TRANSFER_NEVER: nothing to report, or no credit. Call this after transfer_next() and every other
- * call that records progress: its age counts from the first such call.
+ * call that records progress: the age of that progress counts from this call.
  */
 static inline int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 {
@@ -370,8 +370,8 @@ void transfer_rejected(struct transfer *transfer, uint64_t number);
 bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
 /*
- * End a timed operation on a stream that repeats: after the current pass or, between two passes,
- * after one more. No effect on other operations.
+ * End a timed operation on a stream that repeats: after the pass that is being posted or filled;
+ * between two passes, after one more. No effect on other operations.
  */
 void transfer_stop(struct transfer *transfer);
 

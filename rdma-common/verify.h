@@ -43,7 +43,7 @@ struct verification {
 	struct excerpt excerpt;
 };
 
-/* Begin a verification: the expectation is set, the rest zero. Return false if memory runs out. */
+/* Begin a verification with its expectation set, the rest zero. Return false if memory runs out. */
 bool verify_begin(struct verification *verification);
 void verify_free(struct verification *verification);
 

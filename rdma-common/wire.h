@@ -13,9 +13,9 @@
 
 /* Message types; the numbers are on the wire. */
 enum message_type {
-	MSG_MR = 0,      /* address, length and rkey of the sender's region */
+	MSG_MR = 0,      /* the sender's region: address, length, key, produced bytes */
 	MSG_DONE = 1,    /* the sender's operation is complete; digest of its outgoing payload */
-	MSG_VERDICT = 2, /* result of verifying and storing the sender's incoming payload */
+	MSG_VERDICT = 2, /* the sender's result: incoming payload verified and stored, or not */
 	MSG_WINDOW = 3,  /* progress of both streams at the sender (transfer.h) */
 	MESSAGE_TYPES = 4
 };
@@ -30,7 +30,7 @@ const char *message_name(enum message_type type);
 
 /* The fields of a MSG_WINDOW (transfer.h). */
 struct window {
-	uint64_t received; /* MSG_WINDOWs that the sender has received */
+	uint64_t received; /* number of MSG_WINDOWs that the sender has received */
 	uint64_t produced; /* end of the produced bytes in the sender's outgoing stream */
 	uint64_t consumed; /* end of the consumed bytes in the sender's incoming stream */
 	uint64_t stored;   /* end of the stored bytes in the sender's incoming stream */
@@ -106,7 +106,7 @@ struct hello {
 #define HELLO_UNKNOWN    (1 << 2) /* the length of this side's payload is unknown until its end */
 #define HELLO_VERIFY_ALL (1 << 3) /* every pass of this side's operation is verified */
 /*
- * The client runs --check: the server sends a pattern as long as the client's payload, not its own,
+ * The client runs --check: the server replaces its payload with a pattern as long as the client's,
  * operates once, and stores nothing. The acceptance repeats the flag.
  */
 #define HELLO_CHECK       (1 << 4)

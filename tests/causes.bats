@@ -3,7 +3,7 @@
 
 load helpers
 
-# --timeout, in seconds, if one request is not answered and another one is: the kernel repeats a request after four.
+# --timeout, in seconds, if one request is not answered and another one is: the kernel repeats a request after 4 s.
 SILENT=6
 # --timeout, in seconds, if the cause shows on this host or by UDP.
 BRIEF=2
@@ -22,7 +22,7 @@ check() {
 	[ -z "$stderr" ]
 }
 
-# begin_check HOST ARGUMENT...: start --check, with the prefix $as, beside another one; end_check STATUS waits for its end.
+# begin_check HOST ARGUMENT...: start --check, with the prefix $as, beside another one; end_check STATUS awaits its end.
 begin_check() {
 	# shellcheck disable=SC2086 # a word for each argument
 	start client "$1" ${as:-} "$PROGRAMS/rdma-client" -t "${limit:-$BRIEF}" --check --duration 0 "${@:2}"
@@ -39,8 +39,8 @@ says() {
 	grep -E -x -q -e "$1" <<<"$output"
 }
 
-# names RULE TEXT: check that the output states the cause of this rule, with TEXT, an extended regular expression, and of
-# no other rule; that the cause has an arrow, and the address has none; and that nothing is called ready.
+# names RULE TEXT: check that the output states the cause of this rule, with TEXT, an extended regular expression, and
+# of no other rule; that the cause has an arrow, and the address has none; and that nothing is called ready.
 names() {
 	says "reach       $2 \($1\)"
 	[ "$(grep -c '^reach .*([LBC][0-9]*)$' <<<"$output")" -eq 1 ]
@@ -67,8 +67,8 @@ number() {
 	if [ "$1" = a ]; then echo 1; else echo 2; fi
 }
 
-# add_upper HOST KIND [OPTION...]: move the addresses of eth0 to a new interface upper0 of this kind above eth0, in place of an
-# earlier upper0. A bridge forwards nothing for its forward_delay, 15 s by default.
+# add_upper HOST KIND [OPTION...]: move the addresses of eth0 to a new interface upper0 of this kind above eth0, in
+# place of an earlier upper0. A bridge forwards nothing for its forward_delay, 15 s by default.
 add_upper() {
 	local -A module=([bond]=bonding [vlan]=8021q)
 	modules "$1" "${module[$2]:-$2}"
@@ -91,13 +91,14 @@ add_upper() {
 		ip address add "fd00::$number/64" dev upper0 nodad' - "$(number "$1")" "${@:2}"
 }
 
-# move_device HOST INTERFACE: have the RDMA device on this interface instead.
+# move_device HOST INTERFACE: move the RDMA device to this interface.
 move_device() {
 	lab run "$1" rdma link del rdma0
 	lab run "$1" rdma link add rdma0 type "$LAB_TRANSPORT" netdev "$2"
 }
 
-# restore_hosts: undo what add_upper(), move_device(), firewall() and the tests that call them have changed, on both hosts.
+# restore_hosts: remove upper0, and restore eth0, its addresses and neighbors, the RDMA device and the firewall, on both
+# hosts.
 restore_hosts() {
 	local host
 	for host in a b; do
@@ -129,8 +130,8 @@ rule() {
 	lab run "$1" ip "${@:2}"
 }
 
-# firewall HOST CHAIN RULES: have nftables apply the rules, for both families, to what the host receives (input) or sends
-# (output). restore_hosts() ends this.
+# firewall HOST CHAIN RULES: have nftables apply the rules, for both families, to what the host receives (input) or
+# sends (output). restore_hosts() ends this.
 firewall() {
 	modules "$1" nf_tables
 	lab run "$1" nft "flush ruleset; table inet filter { chain $2 { type filter hook $2 priority 0; $3; }; }"
@@ -226,7 +227,7 @@ restore_rules() {
 }
 
 with_addresses() {
-	lab run b ip address flush dev eth0 scope global # the kernel solicits from the link-local one
+	lab run b ip address flush dev eth0 scope global # rdma_cm solicits neighbors from the link-local one
 	lab run b ip address add 192.0.2.2/24 dev eth0
 	lab run b ip address add fd00::2/64 dev eth0 nodad
 }
@@ -324,7 +325,7 @@ with_addresses() {
 	names C5 "this host cannot send to UDP port 4791 of fd00::1: EACCES; one of: .*"
 }
 
-# The queue has no room for the datagram, and acts like a filter of tc(8): sendto(2) fails, and a connect request would hang.
+# The queue has no room for the datagram, and acts like a filter of tc(8): sendto(2) fails, and a request would hang.
 # bats test_tags=roce,slow
 @test "C5: this host drops the packets that it sends, over IPv4 or IPv6" {
 	repair="lab run b tc qdisc del dev eth0 root"

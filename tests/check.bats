@@ -55,7 +55,7 @@ with_addresses() {
 	check 0
 	says "adapter     rdma0: software device"
 	says "link        rdma0 port 1: Ethernet, ACTIVE.*"
-	says "reach       other hosts reach this one at 192\.0\.2\.2, fd00::2 \(rdma0, eth0\)"
+	says "reach       addresses with an RDMA device: 192\.0\.2\.2, fd00::2 \(rdma0, eth0\)"
 	says "Ready\. Examine the path to another host next:"
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		[[ $output != *GID* ]]
@@ -311,7 +311,7 @@ set_mtu() {
 }
 
 # In mode write the test would take longer: Soft-RoCE keeps its host busy with retries of packets that are too large for its
-# own Ethernet, and the server has been seen to give up 20 s late.
+# own Ethernet, and the server may give up 20 s late.
 # bats test_tags=roce,slow
 @test "--check with PORT reports a server whose MTU is smaller than the client's, with advice" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"

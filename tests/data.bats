@@ -1,5 +1,5 @@
-# Repeated operations, readers that pause, error counters of a device. streams.bats has payloads of all lengths.
-# The files are in $LAB/share, where hosts may write.
+# Repeated operations, a stalled reader, busy polling, error counters of a port. streams.bats has payloads of all
+# lengths. The files are in $LAB/share, where hosts may write.
 # shellcheck shell=bash disable=SC2030,SC2031,SC2154 # bats and helpers.bash set the variables
 
 load helpers

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Check that the documents are true: tests/documents does the work. These tests need no RDMA device.
+# Check the documents (tests/documents), and how .ci/run and tests/run choose and count tests. No RDMA device is needed.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $lines
 
 bats_require_minimum_version 1.5.0
@@ -107,7 +107,7 @@ parts() {
 	eval "$(grep -E '^(sessions|faults)=' "$BATS_TEST_DIRNAME/run" && sed -n '/^case /,/^esac/p' "$BATS_TEST_DIRNAME/run")"
 }
 
-# is_among TRANSPORT FILE TAGS LIST: return true if LIST runs FILE on TRANSPORT, filtered by no tag that is not in TAGS.
+# is_among TRANSPORT FILE TAGS LIST: return true if a line of LIST has TRANSPORT, FILE and only tags of TAGS.
 is_among() {
 	local transport file tags tag
 	while read -r transport file tags; do

@@ -40,7 +40,7 @@ calls() {
 # rdma-client --check, whose options include ADDRESS and PORT; sets $status, $output and $stderr. A leak check takes
 # three times as long as the run, so only programs in which leaks add up (a server without --one-off, --check) and
 # tests that set $leaks have it. If the script sends a signal with signal:, all signals have their default action, even
-# below nohup(1). The program's mode is the peer's operation, or $word if that is set (empty: no mode). A test may set
+# under nohup(1). The program's mode is the peer's operation, or $word if that is set (empty: no mode). A test may set
 # $launcher to a command that starts the program.
 fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=("${launcher[@]}")
@@ -257,7 +257,7 @@ happy_path() {
 	outcomes both --busy-poll <<<"0	immediate	ibv_req_notify_cq=1"
 }
 
-# A thread that polls calls ibv_req_notify_cq() only once, when it creates its completion queue. Linux supports up to
+# A session that polls calls ibv_req_notify_cq() only once, when its completion queue is created. Linux supports up to
 # 8,192 processors.
 @test "--busy-poll polls if there are at least as many processors as sessions, and sleeps otherwise" {
 	outcomes client --busy-poll --connections 2 <<-END
@@ -282,7 +282,7 @@ happy_path() {
 	END
 }
 
-# The two rings have different lengths, and neither is a multiple of the other. Words with @ or > delay events.
+# In most rows the two rings of a stream have different lengths. Words with @ or > delay events.
 # bats test_tags=memory
 @test "streams: payloads of 50 to 500,000 bytes pass through bounded rings; a damaged one is reported" {
 	outcomes <<-END
@@ -306,11 +306,11 @@ happy_path() {
 	# the peer announces its last produced bytes in MSG_DONE alone, without a MSG_WINDOW
 	client --one-way	0	one-way payload:9100 ring:3000 DONE-first received-DONE@100
 	both -s 100	0	[iwarp] payload:9100 ring:3000 DONE-first received-DONE@100
-	# the peer stores slowly after MSG_DONE: the program waits, and confirms a hundred MSG_WINDOW after its own verdict
+	# the peer stores slowly after MSG_DONE: the program waits, and confirms 100 MSG_WINDOW after its own verdict
 	every -s 100000	0	stores:1000
 	client --one-way -s 100000	0	[iwarp] write one-way stores:1000
 	one-off -s 100000	0	[iwarp] one-way stores:1000
-	# this side's ring is shorter than the payload: a damaged first pass is noticed, although the next pass overwrites it
+	# this side's ring is shorter than the payload: a damaged first pass is noticed, although the next overwrites it
 	client -n 3	0	memory:100000 payload:300000
 	client -n 3	7	memory:100000 payload:300000 corrupt-in	the contents are wrong
 	client -n 3 -s 300001	0	write memory:100000
@@ -364,7 +364,7 @@ happy_path() {
 	END
 }
 
-# A pipe delivers a byte now and then. The peer's adapter accepts the bytes, but the peer's program confirms none.
+# A pipe delivers a byte now and then. With $silent the peer's adapter accepts the bytes, but its program confirms none.
 # bats test_tags=memory
 @test "streams: a trickling pipe extends a session, unless the pipe is too slow or the peer stops" {
 	local transport endless silent="99*received-WINDOW! received-DONE! received-VERDICT!"
@@ -408,11 +408,11 @@ happy_path() {
 	local step
 	for step in 1 2 5 13; do
 		outcomes every -s 20000 <<-END
-		4	payload:30000 ring:3000 gives-up:$step	the peer gave up: it could not read its outgoing payload, or could not store the incoming one; see its messages
+		4	payload:30000 ring:3000 gives-up:$step	the peer gave up: it could not read its outgoing payload, or could not receive, verify or store the incoming one; see its messages
 		7	payload:30000 ring:3000 gives-up:$step set:verdict.status=7	contents are wrong
 		END
 	done
-	outcomes both <<<"4	gives-up:7	the peer received the payload but could not store it; see its messages"
+	outcomes both <<<"4	gives-up:7	the peer could not receive, verify or store the payload; see its messages"
 }
 
 # bats test_tags=memory
@@ -425,8 +425,8 @@ happy_path() {
 	END
 }
 
-# The file is longer than the ring, so each session has a helper that reads and a helper that stores. If its thread or a
-# helper does not start, the server refuses the client; a one-off server then serves the next client.
+# The file is longer than the ring, so each session has three threads: its own, a helper that reads and a helper that
+# stores. If one of the first two does not start, the server refuses the client; a one-off server then serves the next.
 # bats test_tags=memory
 @test "a session that gets no memory, descriptor or thread ends with the reason" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
@@ -471,7 +471,7 @@ happy_path() {
 	for number in 1 2 9 35; do
 		outcomes every -f "$file" <<-END
 		1	fail:pread:$number:5	cannot read '$file': Input/output error
-		1	fail:pread:$number:61	cannot read '$file': it became shorter while it was sent; try again when it is complete
+		1	fail:pread:$number:61	cannot read '$file': it became shorter while it was read; try again when it is complete
 		END
 	done
 }
@@ -509,8 +509,8 @@ happy_path() {
 	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload delivered no data for 10 s (--timeout)
 	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for 10 s (--timeout)
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing the incoming payload made no progress for
-	# before a session a client waits for the file system of --output, for 5 s or --timeout if that is shorter; a server
-	# waits 2 s at most, once for all clients
+	# before a session a client waits for the file system of --output, for 5 s or --timeout if that is shorter; a
+	# server waits 2 s at most, once for all clients
 	client -t 60 -o $stored	1	statvfs! from:5000 until:5700	cannot store 1024 bytes in '$stored': the file system does not answer
 	client -o $stored	1	statvfs! from:1000 until:1700	cannot store 1024 bytes in '$stored': the file system does not answer
 	server -t 60 -o $stored	0	statvfs! clients:9 from:2000 until:2700	9x cannot store 1024 bytes in '$stored': the file system does not
@@ -523,7 +523,7 @@ happy_path() {
 @test "a peer's impossible numbers or unexpected messages end the session with a reason" {
 	outcomes <<-END
 	both	7	set:mr.produced=+1	the peer's memory region announces too many ready bytes: it has 1024 bytes, of which 1025 are ready
-	both	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
+	both	7	set:mr.address=0	the peer's memory region has no valid address or is too short: it has 1024 bytes, of which 1024 are ready
 	both	7	lie:mr-twice	contents are wrong
 	both	7	write lie:window-first	the peer's MSG_WINDOW arrived out of turn
 	both	7	lie:done-first	contents are wrong
@@ -531,12 +531,12 @@ happy_path() {
 	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with another length than agreed
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
-	# a bad verdict is valid after both MSG_MRs, once, and from a peer with a hello; any other bad verdict violates the
-	# protocol
+	# a bad verdict is valid after both MSG_MRs, once, and from a peer with a hello; any other bad verdict violates
+	# the protocol
 	both	4	lie:verdict-bad	the peer gave up
 	both	7	lie:verdict-bad-first	or the peer violated the protocol	!> gave up
 	both	7	tutorial lie:verdict-bad	or the peer violated the protocol	!> gave up
-	both	7	lie:verdict-twice	or the peer violated the protocol	!> could not store
+	both	7	lie:verdict-twice	or the peer violated the protocol	!> gave up
 	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's MSG_WINDOW reports more consumed bytes than were produced
 	both -s 20000	7	write payload:30000 ring:3000 set:window.received=+32	the peer's MSG_WINDOW confirms more windows than were sent
 	both -s 500000	7	memory:300000 lie:done-early	the peer sent MSG_DONE before it could have read everything
@@ -675,13 +675,13 @@ happy_path() {
 @test "a server goes on serving after each failing call, also after its device disappeared and returned" {
 	programs=${every_build% *}
 	faults server write
-	# only the functions that are called after the device was removed: they wait, or release objects
+	# functions that are called after the removal, too: they wait, release objects, or belong to librdmacm
 	functions='@(*destroy*|*dealloc*|*dereg*|munmap|read|poll|epoll_*|rdma_*|ibv_get_*)' \
 		faults server "DISCONNECTED+leave leave@100 leave+return return@500"
 }
 
-# libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr. Each role runs each
-# script over one of the transports. A peer that has left makes only posts fail.
+# libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr. Each role runs
+# each script over one of the transports. A peer that has left makes only posts fail.
 # bats test_tags=slow
 @test "a verb that breaks its contract is reported; a post that fails because the peer left gives status 6" {
 	local role script verbs turn=0
@@ -748,7 +748,7 @@ happy_path() {
 	check 192.0.2.1 20000	6	write check abandons fail:ibv_post_send:3:22 operation=12	> RDMA WRITE failed: completion status 12
 	client	1	write abandons fail:ibv_post_send:3:22 received-DONE+async:1 operation=5	RDMA device double0 reports
 	client	130	write abandons fail:ibv_post_send:2:22 received-DONE+signal:2	interrupted
-	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer received the payload but could not store it
+	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer could not receive, verify or store the payload
 	check 192.0.2.1 20000	1	write check abandons fail:ibv_post_send:3:22 operation=4	> RDMA WRITE failed: completion status 4	!> firewall
 	END
 }
@@ -828,7 +828,8 @@ happy_path() {
 	one-off	1	iwarp fail:rdma_accept:1:104 refused:9	rdma_accept failed: Connection reset by peer	rdma_reject=1
 	one-off	1	[iwarp] fail:rdma_accept:1:12 refused:9	rdma_accept failed: Cannot allocate memory	rdma_reject=1
 	one-off	1	withdrawn:12	rdma_accept failed: Cannot allocate memory
-	# over iWARP any failed rdma_accept ends the request; but no driver returns EINVAL because the client has left
+	# over iWARP rdma_accept ends the request even if it fails, so rdma_reject fails, too; EINVAL does not mean that
+	# the client has left
 	one-off	1	iwarp withdrawn:22	$accept	0x MTU	rdma_reject=1
 	server -J	0	[iwarp] write blocks:16 refused:9	rdma_create_qp failed: Invalid argument	> "status": 1	rdma_reject=1
 	client	4	[iwarp] refuse:9	the server refused: the server could not set up the session; see its messages
@@ -842,8 +843,8 @@ happy_path() {
 	7	write corrupt-in received-VERDICT! DISCONNECTED!	contents are wrong
 	7	corrupt-in sent-VERDICT+signal	contents are wrong
 	7	set:verdict.status=7 sent-VERDICT+signal	contents are wrong
-	4	set:verdict.status=1 sent-VERDICT! DISCONNECTED!	could not store it
-	4	write set:verdict.status=1 received-VERDICT+signal	could not store it
+	4	set:verdict.status=1 sent-VERDICT! DISCONNECTED!	or store the payload
+	4	write set:verdict.status=1 received-VERDICT+signal	or store the payload
 	END
 }
 
@@ -933,22 +934,22 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
-	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; either the server listens at another address
-	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason arrived; read the messages of the server
-	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason arrived
+	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason from the server arrived; either the server listens at another address
+	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason from the server arrived; read the messages of the server
+	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason from the server arrived
 	# after "stale connection" the client tries once more, with a new queue pair
 	client	0	ESTABLISHED=REJECTED:10	rdma_connect=2
-	client	4	2*ESTABLISHED=REJECTED:10	connection rejected (status 10: stale connection), no reason arrived; that host still has	rdma_connect=2
+	client	4	2*ESTABLISHED=REJECTED:10	connection rejected (status 10: stale connection), no reason from the server arrived; that host still has	rdma_connect=2
 	client --connections 2	0	2*ESTABLISHED=REJECTED:10	rdma_connect=4
 	client	1	ESTABLISHED=REJECTED:10 fail:rdma_create_id:2:24	cannot create a connection identifier
-	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104: Connection reset by peer), no reason arrived
+	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104: Connection reset by peer), no reason from the server arrived
 	client	4	refuse:255	connection rejected: no program listens on that port; $no_server
 	client	4	iwarp refuse:255	connection rejected: no program listens on that port, or the program is not this project's rdma-server
 	client	4	refuse:1	version
 	client	4	write refuse:2	the modes differ
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
 	client	4	iwarp refuse:8	the server cannot store the payload
-	# over iWARP a short hello arrives short; over RoCE zeros pad it, and with hello-size:4 they are read as its version
+	# over iWARP a short hello arrives short; over RoCE zeros pad it, and with hello-size:4 are read as its version
 	client	4	[iwarp] version:2	$versions
 	client	4	version:4	$versions
 	client	4	iwarp hello-size:47	$versions
@@ -981,7 +982,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-# If librdmacm's own work for an event fails, the status of the event is -1, and errno is the reason (rdma_get_cm_event(3)).
+# If librdmacm's own work for an event fails, the status of the event is -1, and errno is the reason.
 @test "events with status -1 give the right exit status and reason, with and without errno" {
 	local device="the address was resolved to an RDMA device, but librdmacm cannot use this device"
 	local connect="the server accepted, but this host cannot set up the connection"
@@ -1016,18 +1017,18 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 # The fake kernel answers no netlink queries: reach-test has the causes that need answers, causes.bats those of a real
 # path.
 @test "--check ADDRESS: a request to an unused port shows whether the address answers" {
-	local unknown="192.0.2.1 was not reached, and no rule of rdma-pair(7) explains it"
+	local unknown="the connect request to 192.0.2.1 failed, and no rule of rdma-pair(7) explains it"
 	outcomes check 192.0.2.1 <<-END
 	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
-	# a program answers at each unused port: --check tries all four, and then counts the last rejection as the answer
+	# a program answers at each unused port: --check tries all four, and counts the last rejection as the answer
 	0	write answers-everywhere check payload:1	> answers connect requests (port 47896)*Ready	rdma_connect=4
 	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       $unknown	!> Ready
 	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
 	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on that host	!> Ready
 	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
-	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       192.0.2.3 was not reached	rdma_connect=2
+	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       the connect request to 192.0.2.3 failed	rdma_connect=2
 	130	ROUTE_RESOLVED+signal:2	!> reach
 	130	ROUTE_RESOLVED+signal:2 unused:0	!> reach
 	3	fail:sendto:1:1	> reach       this host forbids packets to UDP port 4791 of 192.0.2.1 (EPERM); one of: *?C5??  -> see 'nft list ruleset'	!> Ready	rdma_connect=0
@@ -1047,7 +1048,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 ?B1??  -> start rdma-server on that host	!> Ready	rdma_connect=2
 	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall
 	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
-	5	ESTABLISHED! unused:0	> reach       192.0.2.1 was not reached, and no rule	!> ?C2?
+	5	ESTABLISHED! unused:0	> reach       the connect request to 192.0.2.1 failed, and no rule	!> ?C2?
 	130	ESTABLISHED! signal:rdma_connect:2:2	!> reach	rdma_connect=2
 	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
 	0	check payload:1048576	!> reach
@@ -1068,7 +1069,7 @@ found() {
 
 @test "--check prints its findings about a path line by line" {
 	local gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
-	local memory="8789 KiB may be locked: longer payloads use shorter rings"
+	local memory="8789 KiB may be locked: longer payloads are transferred in pieces"
 	local congestion="congestion  lo: type of service 0; the driver does not report PFC or ECN"
 	found 0 "" 192.0.2.1 <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 bytes (maximum 4096)
@@ -1087,13 +1088,13 @@ found() {
 		address     resolved: source 192.0.2.2, device double0 port 1
 		route       resolved
 		memory      $memory
-		reach       192.0.2.1 answers TCP (port 47893); iWARP is not established
+		reach       192.0.2.1 answers TCP (port 47893), possibly without iWARP
 		Ready. Start 'rdma-server' on the other host, and go on here with the PORT that it prints:
 		  rdma-client --check 192.0.2.1 PORT
 	END
 	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
 		device      double0 port 1: RoCE, not active, MTU 256 bytes (maximum 4096)
-		  -> the port is not active: plug in the cable, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
+		  -> the port is not active: plug in the cable, set the network interface up ('ip link set ... up'), or start the subnet manager of InfiniBand
 		name        '192.0.2.1' is 192.0.2.1
 		address     not resolved: Cannot assign requested address
 		  -> check that the host is up ('ping'), and that 'ip route get' shows a network interface that 'rdma link' lists
@@ -1113,15 +1114,15 @@ found() {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 bytes (maximum 4096)
-		memory      8789 KiB may be locked: longer payloads use shorter rings
-		reach       other hosts reach this one at 192.0.2.2 (double0, lo)
+		memory      8789 KiB may be locked: longer payloads are transferred in pieces
+		reach       addresses with an RDMA device: 192.0.2.2 (double0, lo)
 		Ready. Examine the path to another host next:
 		  rdma-client --check ADDRESS
 	END
 	outcomes check <<-END
 	0	fail:getaddrinfo:1:1	> Ready
 	0	fail:rdma_create_id:4:12	> Ready	rdma_create_id=3
-	3	fail:rdma_create_id:1:12	> device      double0 port 1: RoCE, active*device      cannot find the ports that the addresses of this host lead to: Cannot allocate memory
+	3	fail:rdma_create_id:1:12	> device      double0 port 1: RoCE, active*device      cannot find out which addresses of this host lead to an RDMA port: Cannot allocate memory
 	3	no-device	> device      none?  -> *$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files
 	3	down	> device      double0 port 1: RoCE, not active
@@ -1149,7 +1150,7 @@ found() {
 	outcomes check 192.0.2.1 <<-END
 	1	memory:0	> $needs; 0 KiB may be locked*$advice
 	1	memory:8192	> $needs; 8 KiB may be locked*$advice
-	0	memory:12288	> memory      12 KiB may be locked: longer payloads use shorter rings
+	0	memory:12288	> memory      12 KiB may be locked: longer payloads are transferred in pieces
 	1	fail:ibv_alloc_pd:1:12	> $needs
 	END
 	outcomes client <<-END
@@ -1227,9 +1228,9 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:getaddrinfo:1:1	> name        '192.0.2.1' not resolved: Temporary failure in name resolution
 	3	fail:getaddrinfo:1:24	> name        '192.0.2.1' not resolved: Too many open files
 	3	fail:getaddrinfo:2:1	> address     not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
-	3	fail:getifaddrs:1:12	> device      cannot find the ports that the addresses of this host lead to: Cannot allocate memory
-	3	fail:rdma_create_id:1:13	> device      cannot find the ports that the addresses of this host lead to: Permission denied
-	3	fail:rdma_create_id:1:24	> lead to: Too many open files*$few
+	3	fail:getifaddrs:1:12	> device      cannot find out which addresses of this host lead to an RDMA port: Cannot allocate memory
+	3	fail:rdma_create_id:1:13	> device      cannot find out which addresses of this host lead to an RDMA port: Permission denied
+	3	fail:rdma_create_id:1:24	> lead to an RDMA port: Too many open files*$few
 	3	fail:rdma_create_id:4:12	> address     not resolved: cannot use the connection manager: Cannot allocate memory	!> -> load the module
 	3	fail:rdma_create_id:4:24	> cannot use the connection manager: Too many open files*$few
 	3	fail:rdma_resolve_route:1:110	> route       not resolved: Connection timed out?  -> over InfiniBand, check that the subnet manager runs
@@ -1241,7 +1242,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_get_devices:1:19	> device      none*$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few
 	3	no-device	> device      none
-	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096)?  -> larger packets are faster*65536 KiB may be locked: longer payloads use shorter rings?reach *Ready
+	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096)?  -> larger packets are faster*65536 KiB may be locked: longer payloads are transferred in pieces?reach *Ready
 	END
 }
 
@@ -1292,8 +1293,8 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check --duration 0 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
 }
 
-# The failing call belongs to one of the three simultaneous sessions. Before them --check makes one protection domain for
-# its memory finding, and runs 7 single sessions, one for each size (5 over iWARP). check-test has a slow session.
+# The failing call belongs to one of the three simultaneous sessions. Before them --check makes one protection domain
+# for its memory finding, and runs 7 single sessions, one for each size (5 over iWARP). check-test has a slow session.
 # bats test_tags=memory
 @test "--check with --connections names each session by its source port; a failed one decides the exit status" {
 	local script text number='[0-9.]+ [kMG]?bit/s'
@@ -1335,9 +1336,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# The lessons use no code of this project. A server of a lesson disconnects first, unless the client is the
-# tutorial's. If the client leaves, the server does not wait for the completion of its last message: the client has
-# received it.
+# The scripted client disconnects only if it is the tutorial's; otherwise the server does. If the client leaves, the
+# server does not wait for the completion of its last message: the client has received it.
 # bats test_tags=memory
 @test "lessons 3 and 4 work on both sides, over both transports" {
 	local lesson
@@ -1435,7 +1435,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-# Three clients, one after the other, and a device that is removed and returns twice.
+# $twice: three clients, one after the other, and a device that is removed and returns twice.
 @test "a server for all addresses serves again after its device disappeared and returned" {
 	local step gone="the RDMA device" twice="clients:3 2*leave+return return@5000 return@5000"
 	for programs in $every_build; do
@@ -1444,7 +1444,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		0	$twice 2*DISCONNECTED+leave	served=3
 		0	$twice 2*DISCONNECTED+leave iwarp leave@100	served=3
 		0	$twice 2*DISCONNECTED+leave write leave@2000 leave@700	served=3
-		# the device returns before the server has handled its removal: the server uses nothing of the old device
+		# the device returns before the server has handled the removal: nothing of the old device is used
 		0	[iwarp] coalesce CONNECT_REQUEST+leave leave+return
 		# the removal ends all sessions that run at the same time
 		0	together clients:3 sent-MR+leave leave+return return@5000	3x $gone	3x rdma link
@@ -1482,8 +1482,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:1 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:2 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:15 until:500	3x interrupted before the session was complete
-	# over iWARP rdma_connect(3) sleeps, and signals may interrupt it: the first signal other than SIGALRM decides; SIGALRM
-	# alone is the timeout
+	# over iWARP rdma_connect(3) sleeps, and signals may interrupt it: the first signal other than SIGALRM decides;
+	# SIGALRM alone is the timeout
 	client	143	connect-signal:15	interrupted
 	client	130	connect-signal:2	interrupted
 	client	5	connect-signal:14	no answer to the connect request
@@ -1520,7 +1520,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		client	143	connect-signal:15	interrupted
 		one-off	143	clients:0
 		server	0	DISCONNECTED+signal:2 by-itself
-		# a signal that ends the program at once: before a session, between two addresses, after an earlier signal
+		# a signal ends the program at once: before a session, between two addresses, after an earlier signal
 		client	143	signal:getaddrinfo:1:15
 		server -B 192.0.2.1	130	signal:getaddrinfo:1:2
 		client	129	signal:getaddrinfo:1:1
@@ -1796,8 +1796,8 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	END
 }
 
-# In simulated time the source has its bytes after 5 s, and the operation then takes a few milliseconds. In the last
-# row the bytes of the second of three verified passes are late. Columns: least and most seconds, options, script.
+# In simulated time the source has its bytes after 5 s, and the operation then takes milliseconds, or --duration. In the
+# last row the bytes of the second of three verified passes are late. Columns: least and most seconds, options, script.
 @test "the time of an operation and of each pass begins when it is posted, not while it waits for the source" {
 	local stream="payload:30000 ring:3000 late-source received-WINDOW@5000" repeated="payload:3000 late-source received-DONE@5000"
 	local script options least most
@@ -1890,7 +1890,8 @@ device_that_counts() {
 	outcomes one-off --interval 1 -s 1 <<<"0	one-way write	!>  s: " # this side has no operation, so no interval
 }
 
-# In simulated time three of 200 READs of 5000 bytes take a second each; then only one does. report-test has the format.
+# In simulated time three of 200 READs of 5000 bytes take a second each, in the second row one. report-test has the
+# format.
 @test "--report prints the amounts, rates and percentiles of the session" {
 	local count quantiles
 	while read -r count quantiles; do
@@ -1926,8 +1927,8 @@ device_that_counts() {
 	END
 }
 
-# drawn ROLE SCRIPT ARGUMENT...: run a program on a terminal and print the first two progress lines, without the rates. Fail
-# unless the program erases the last progress line.
+# drawn ROLE SCRIPT ARGUMENT...: run a program on a terminal and print the first two progress lines, without the rates.
+# Fail if the last progress line is not erased.
 drawn() {
 	local text
 	text=$(FAKE_VERBS=$2 TERM=xterm NO_COLOR='' script -qec "stty cols 80; exec $programs/rdma-$1 -t 10 ${*:3}" /dev/null)
@@ -1970,7 +1971,7 @@ drawn() {
 	client -B 192.0.2.2	0	read
 	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:99	from --bind '192.0.2.3': Cannot assign requested address
 	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:19	from --bind '192.0.2.3': No such device
-	client -J -B fd00::2	3	read	--bind 'fd00::2' is not an IPv4 address, but ADDRESS is
+	client -J -B fd00::2	3	read	--bind 'fd00::2' is not an IPv4 address, but the server's is
 	client -J -B 192.0.2.300	3	read	cannot resolve --bind '192.0.2.300': 	> "status": 3,
 	END
 }
@@ -2035,7 +2036,14 @@ values() {
 	grep '^slowest: \[[12]\] source port not known, 0.000 Gbit/s; fastest: \[[12]\] source port not known, ' <<<"$output"
 }
 
-# Over iWARP rdma_connect(3) blocks the main thread; the first call may block for all of --timeout.
+# rdma_connect(3) blocks the main thread over iWARP, each call for at most --timeout.
+# bats test_tags=memory
+@test "--connections over iWARP: if the first connect requests get no answer, no time is left for the others" {
+	outcomes client --connections 100 <<-END
+	5	iwarp write coalesce connect-early:14 until:2500	2x no answer to the connect request	98x no time was left for the connect request	rdma_connect=2
+	END
+}
+
 # bats test_tags=memory
 @test "--connections: a session that fails or is late does not end the others" {
 	outcomes <<-END
@@ -2046,7 +2054,6 @@ values() {
 	# a session that fails, or is established too late, is disconnected while the other goes on
 	client -t 10 -v --connections 2 --duration 5	1	write fail:ibv_reg_mr:3:12	2x rdma_disconnect
 	client -t 10 -v --connections 2 --duration 20 -s 64	5	write ESTABLISHED@12000	2x rdma_disconnect
-	client --connections 100	5	iwarp write coalesce connect-early:14 until:2500	2x no answer to the connect request	98x no time was left for the connect request	rdma_connect=2
 	# events after the end of a session do not change its reason
 	client --connections 2	6	received-MR+DISCONNECTED:0 received-MR+async:3 async@300 received-VERDICT@600	[1] 192.0.2.1 port 20000: the peer left	0x cannot accept
 	END
@@ -2090,7 +2097,8 @@ values() {
 	iwarp write machine:901120 payload:50000	1x cannot register 1024 bytes of memory: the sessions use 220 KiB of the 220 KiB for all sessions
 	machine:884736	1x cannot register 2496 bytes of memory: the sessions use 216 KiB of the 216 KiB for all sessions
 	END
-	# long rings of the first clients leave enough lockable memory for 64 sessions, although each region takes whole pages
+	# long rings of the first clients leave enough lockable memory for 64 sessions, although each region takes whole
+	# pages
 	outcomes server -t 10 -s 300000 <<<"0	clients:64 together payload:300000 memory:8388608 limited	served=64"
 }
 
@@ -2115,8 +2123,8 @@ values() {
 }
 
 # First row: each silent session is probed after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s; the good session posts 4
-# requests. Second row: probes after 0.25, 0.75 and 1.75 s; after progress again after 0.25, 0.75, 1.75, 3.75 and 7.75
-# s.
+# requests. Second row: probes after 0.25, 0.75 and 1.75 s; from the progress on, after 0.25, 0.75, 1.75, 3.75 and
+# 7.75 s.
 # bats test_tags=memory
 @test "silent peers are probed less and less often, with 200 sessions as with one" {
 	local still="no progress for"
@@ -2250,9 +2258,9 @@ instructions() {
 	FAKE_VERBS="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
 }
 
-# kept RECORDED...: check that each file RECORDED.out has the lines that the file RECORDED has below its heading. In JSON
-# keys and list entries may be added; numbers may differ except "schema" and "status", texts only in "version", "time",
-# "host", "text" and "advice".
+# kept RECORDED...: check that each file RECORDED.out has the lines that the file RECORDED has below its heading. --help
+# may have more lines and longer ones. In JSON keys and list entries may be added; numbers may differ except "schema"
+# and "status", texts only in "version", "time", "host", "text" and "advice".
 kept() {
 	python3 - "$@" <<-'END'
 	import itertools, json, sys

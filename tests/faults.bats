@@ -1,7 +1,7 @@
-# Faults on the other side, on the path and on this side. Read this file as a table: each line has a fault, the modes, and
-# the standard error, the exit status and the time limit of the program under test. The other side is tests/peer, which
-# behaves correctly except for the named fault. This file has the faults that need a kernel or a wire; the unit tests and
-# fake-verbs.bats have the invalid messages of a peer.
+# Faults on the other side, on the path and on this side. Read this file as a table: each line has a fault, the modes,
+# and the standard error, the exit status and the time limit of the program under test. The other side is tests/peer,
+# which behaves correctly except for the named fault. This file has the faults that need a kernel or a wire; the unit
+# tests and fake-verbs.bats have the invalid messages of a peer.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -10,10 +10,10 @@ GONE="the peer left before the session was complete"
 SILENT="no progress for [0-9]+ s \\(--timeout\\): check that the peer is running"
 NO_MESSAGE="that are not a message of this protocol"
 STOPPED="interrupted before the session was complete"
-# siw reports an access error only to the side that requested the access; the other side sees its connection end
+# siw reports no access error to the side that requested the access: that side sees its connection end
 ACCESS="remote access error" DENIED=4
-# seconds within which an interrupted client that is connecting must end; over siw the kernel lets it exit only after the ten
-# seconds of an unanswered request
+# seconds within which an interrupted client that is connecting must end; over siw the kernel lets it exit only after
+# the ten seconds of an unanswered request
 CONNECTING=4
 # status after a message of a wrong length; over iWARP the connection may break instead, because the faulty
 # server does not let the client send first, or because the message is too long
@@ -24,8 +24,8 @@ ENDLESS="-n 1000000"
 
 # ---- Helpers of the rows ----
 
-# ends STATUS TEXT: check that the program ended with this status, or with one of several (5|6), and that its standard error
-# matches TEXT (an extended regular expression). With status 0 and an empty TEXT, standard error must be empty.
+# ends STATUS TEXT: check that the program ended with this status, or with one of several (5|6), and that its standard
+# error matches TEXT (an extended regular expression). With status 0 and an empty TEXT, standard error must be empty.
 ends() {
 	expect "$1"
 	if [ "$status" -eq 0 ] && [ -z "$2" ]; then

@@ -55,11 +55,11 @@ GONE="the peer left before the session was complete"
 SILENT="no progress for"
 NO_MESSAGE="not a message of this protocol"
 NO_READ="the peer serves no RDMA READ"
-NO_SERVER="this project's rdma-server|no reason arrived"
+NO_SERVER="this project's rdma-server|no reason from the server arrived"
 AT_ONCE="cannot connect: Cannot allocate memory; .* early data from another program can cause this error, too"
-# --timeout of our program in rows about a silent peer. In other rows our program notices the fault at once, and its
-# --timeout is $LIMIT; but our server over soft-iWARP may miss the client's only message, and its --timeout is twice
-# SERVER_SILENCE.
+# Seconds of our program's --timeout in tests of a silent peer. In other tests our program notices the fault at once,
+# and its --timeout is $LIMIT; but our server over soft-iWARP may miss the client's only message, and its --timeout is
+# twice SERVER_SILENCE.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
 
 # end_foreign yes|no: check that the foreign program ends by itself (yes), or that it still runs, and kill it (no).

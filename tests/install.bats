@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# 'make install', 'make uninstall', 'make deb' and tests/setup. These tests need no RDMA device, and install only into
+# 'make install', 'make uninstall', the packages and tests/setup. These tests need no RDMA device, and install only into
 # temporary folders.
 # shellcheck disable=SC2030,SC2031,SC2154 # tests are subshells; bats sets $stderr
 
@@ -74,7 +74,7 @@ files() {
 	find "$tree" >"$BATS_TEST_TMPDIR/before"
 	make install "DESTDIR=$tree"
 	make uninstall "DESTDIR=$tree"
-	diff "$BATS_TEST_TMPDIR/before" <(find "$tree") # also empty folders, which may be the user's
+	diff "$BATS_TEST_TMPDIR/before" <(find "$tree") # empty folders stay: they may be the user's
 	make uninstall "DESTDIR=$tree" # there is nothing left to remove
 }
 
@@ -91,8 +91,8 @@ without() {
 	for command; do ! compgen -G "$BATS_FILE_TMPDIR/bin/$command" || return 1; done
 }
 
-# project_files: print the names of this project's files, each with a NUL; in a tarball, which has no .git, of all files but
-# those in ./build.
+# project_files: print the names of this project's files, each followed by a NUL; in a tarball, which has no .git, of
+# all files outside ./build.
 project_files() {
 	if [ -e .git ]; then
 		git ls-files -z
@@ -101,8 +101,7 @@ project_files() {
 	fi
 }
 
-# copied: copy the files of the project, as they are now, and the built files, of which rdma-client is out of date;
-# sets $copy.
+# copied: copy the project's files, as they are now, and the built files, with rdma-client out of date. Set $copy.
 copied() {
 	copy=$BATS_TEST_TMPDIR/copy
 	mkdir "$copy"
@@ -111,7 +110,7 @@ copied() {
 	touch "$copy/rdma-client.c"
 }
 
-# committed: make a copy like copied, commit its files to a new git repository there, and make it the working folder.
+# committed: make the copy of copied(), change to it, and commit its files to a new git repository.
 committed() {
 	copied
 	cd "$copy" || return
@@ -228,7 +227,7 @@ new_debian() {
 
 # stub NAME TEXT: replace the command NAME in $elsewhere by a script with TEXT.
 stub() {
-	rm -f "$stubs/$1" # a link to the command itself
+	rm -f "$stubs/$1" # may be a link, through which printf would write
 	printf '#!/bin/sh\n%s\n' "$2" >"$stubs/$1"
 	chmod +x "$stubs/$1"
 }
@@ -439,8 +438,8 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	[ "$(dpkg-deb -f "$copy"/build/rdma-pair_*.deb Maintainer)" = "$(id -un) <$(id -un)@$(uname -n)>" ]
 }
 
-# Expected messages: Debian's rpmbuild neither strips programs nor compresses manual pages, and this package has no
-# signature and no distribution.
+# Messages that rpmlint may print, for example because Debian's rpmbuild neither strips programs nor compresses manual
+# pages.
 # bats test_tags=slow
 @test "make rpm builds a package with the files of make install, and rpmlint accepts it" {
 	local package unusual="unstripped-binary-or-object|manpage-not-compressed|no-manual-page-for-binary"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bats
-# The features of the lab for learners: more than two hosts, captured and disturbed packets, the reason why a host
-# went down. These tests boot their own hosts.
+# The lab for learners (more than two hosts, captured and disturbed packets, the reason why a host went down), and the
+# benchmark. Each test boots the hosts that it needs.
 
 bats_require_minimum_version 1.5.0
 
 cd "$BATS_TEST_DIRNAME/.." || exit
 PATH=$PWD/tests/lab:$PATH
 
-# opcodes FILE: print the opcodes of the InfiniBand packets (UDP port 4791) in a capture, one per line.
+# opcodes FILE: print the InfiniBand opcodes of the RoCE v2 packets in a capture, one per line.
 opcodes() {
 	/usr/bin/python3 - "$1" <<-'END'
 	import struct, sys

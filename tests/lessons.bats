@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Run each lesson between two hosts with the commands of its README; lessons 3 and 4 also with our programs and the tutorial's.
+# Run each lesson between two hosts with the commands of its README; lessons 3 and 4 also over IPv6, and with our
+# programs and the tutorial's.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -35,7 +36,7 @@ typed() {
 	echo "${line//PORT/${port:-1}}"
 }
 
-# shape: replace what differs between runs and hosts in standard input: ports, device names, GIDs, limit events.
+# shape: copy standard input, and replace what differs between runs and hosts: ports, device names, GIDs, limit events.
 shape() {
 	sed -E 's/^(listening on port )[0-9]+/\1N/; s/^\S+(: .*(adapter|NIC)$)/NAME\1/; s/(GID 0 is ).*/\1GID/
 		s/[1-9][0-9]*( limit events)/N\1/'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The manual pages and the programs agree on options, exit statuses, JSON keys and messages. These tests need no RDMA
-# device.
+# The manual pages render, and agree with the programs on options, exit statuses, JSON keys and messages. These tests
+# need no RDMA device.
 
 bats_require_minimum_version 1.5.0
 

@@ -4,7 +4,7 @@
 
 load helpers
 
-# soft-iWARP gives up a connect request without an answer: the server's host after five seconds (the client gets
+# soft-iWARP gives up on a connect request without an answer: the server's host after five seconds (the client gets
 # CONNECT_ERROR), the client's host after ten (UNREACHABLE). A client may also get a port that an earlier connection
 # still uses. All other clients must be served.
 @test "a server serves 256 clients at once (at least 16 of 24 over soft-iWARP), then another one" {

@@ -70,7 +70,7 @@ usage_error() {
 	[ "$status" -eq 143 ]
 }
 
-# A shell without job control lets a command with '&' ignore SIGINT. The server waits in open(2) for a writer of the
+# A shell without job control makes a command with '&' ignore SIGINT. The server waits in open(2) for a writer of the
 # pipe.
 @test "a signal ends a program that is opening its payload, even if its parent ignored that signal" {
 	mkfifo "$BATS_TEST_TMPDIR/pipe"

@@ -90,7 +90,7 @@ some_sessions() {
 	# sanitizers delay the release of freed memory
 	[ "$PROGRAMS" != "$top" ] || [ $((after - before)) -le 64 ]
 	stop_server
-	# if a client connects before the server has seen the previous one leave, the session's lines begin with a number
+	# if a client connects before the server sees the previous one leave, the session's lines begin with a number
 	diff <(seq -f 'remote buffer: message %.0f' "$SESSIONS") \
 		<(sed -nE 's/^(\[[0-9]+\] )?(remote buffer)/\2/p' "$server_out")
 	[ ! -s "$server_err" ]
@@ -220,7 +220,7 @@ import json, sys
 print(*(each[sys.argv[1]] for each in map(json.loads, sys.stdin) if each["kind"] == "session"), sep="\n")' "$1" <<<"$output"
 }
 
-# seen_from_ports COUNT: return true if the client's packets came from at least COUNT ports.
+# seen_from_ports COUNT: return true if packets of the client's sessions came from at least COUNT ports.
 seen_from_ports() {
 	[ "$(grep -c '^192.0.2.2 [0-9]* [0-9]*$' "$packets")" -ge "$1" ]
 }

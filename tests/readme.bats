@@ -13,8 +13,8 @@ block() {
 		inside && !/^$/ { inside = 0 }' "$top/$1"
 }
 
-# typed HOST NUMBER HEADING: print the command of HOST with this number below README's HEADING, with the programs under
-# test, host a's address and $port.
+# typed HOST NUMBER HEADING: print the NUMBER-th command of HOST below README's HEADING, with the paths of the programs
+# under test, host a's address and $port inserted.
 typed() {
 	local line
 	line=$(awk -v heading="## $3" '/^#/ { here = $0 == heading } here && /^    host / { print substr($0, 5) }' "$top/README.md" |

@@ -57,8 +57,8 @@ peak_below() {
 	[ "$peak" -le "$1" ]
 }
 
-# A side that kept one complete file in memory, next to the ring of the other file, would need more. The files are in
-# the hosts' memory, which is faster than the share.
+# A side that kept one complete file in memory, next to the ring of the other file, would need more. The stored files
+# are in the hosts' memory, which is faster than the share.
 # bats test_tags=roce,slow
 @test "16 MiB in both directions take at most 24 MiB of memory on each side" {
 	random_file there 16777216
@@ -110,7 +110,7 @@ peak_below() {
 	exchange read 300000 200000 64 64
 }
 
-# The user runs the hosts' copies of the programs, because other users may not enter the project's folder and $folder.
+# The user runs the hosts' copies of the programs, because other users may not enter the project's folder or $folder.
 @test "an ordinary user with a limit of 8 MiB of locked memory sends a file of 10 MB" {
 	local -a ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all)
 	ordinary+=(sh -c 'ulimit -l 8192 && exec "$@"' sh)
@@ -158,8 +158,7 @@ unmount_slowly() {
 	lab run a rmdir /run/disk
 }
 
-# The ring holds most of the payload at once. After that the sender sees only one kind of progress: confirmations of
-# stored bytes.
+# Once the ring holds the whole payload, the sender sees only one kind of progress: reports of stored bytes.
 # bats test_tags=roce
 @test "storing a file on a disk of 1 MB/s succeeds, even if it takes longer than --timeout" {
 	local start
@@ -205,7 +204,7 @@ unmount_slowly() {
 
 # ---- Packets lost on the way ----
 
-# The rings have only a few pages, so a late or retransmitted packet soon holds back all other data.
+# The server's rings have only a few pages, so a late or retransmitted packet soon holds back all other data.
 # bats test_tags=slow
 @test "a stream arrives over a network that loses and reorders packets" {
 	repair="lab disturb"

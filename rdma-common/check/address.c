@@ -104,7 +104,7 @@ void path_collect(struct path *path)
 				 &path->flow);
 }
 
-/* If no other address is untried, collect facts, and return true if a rule names the cause. */
+/* After the last address, collect facts, and return true if a rule names the cause. */
 static bool find_cause(struct path *path)
 {
 	if (path->untried)
@@ -130,8 +130,8 @@ static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 }
 
 /*
- * Report if the network interface keeps RoCE v2 packets from being dropped under congestion. Advise
- * only with --tos. Skip RoCE v1, which has no DSCP.
+ * Report whether the network interface keeps RoCE v2 packets from being dropped under congestion.
+ * Advise only with --tos. Skip RoCE v1, which has no DSCP.
  */
 static void report_congestion(struct path *path, struct rdma_cm_id *id)
 {

@@ -51,7 +51,7 @@ bool path_find_next(struct path *path);
 
 /*
  * Collect the facts about this host and path->flow (evidence_collect()), unless path_find_next()
- * has collected them to explain an unresolved address.
+ * has collected them.
  */
 void path_collect(struct path *path);
 

@@ -61,7 +61,7 @@ static void explain(struct check *check, bool required)
 /* Explain why no session can be tried: no device, address or memory can be used. */
 static void explain_path(struct check *check, bool devices, bool usable)
 {
-	if (usable) /* memory is short, which no fact about the address explains */
+	if (usable) /* memory cannot be registered, which no fact about the address explains */
 		check->path.flow.address = NULL;
 	evidence_set_error(&check->evidence, FACT_error, check->devices.memory_error);
 	if (!devices && (!check->devices.error || check->devices.error == ENODEV))
@@ -122,7 +122,7 @@ static struct strbuf answer_of(const struct outcome *outcome)
 
 /*
  * Send a connect request to a port; set a fact to the answer. Return false if no session ran, or a
- * signal ended it.
+ * signal arrived.
  */
 static bool send_request(struct check *check, enum fact fact, uint16_t port)
 {
@@ -146,8 +146,8 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 }
 
 /*
- * Call send_request() for unused ports until no program answers; set FACT_control_port to the last
- * one.
+ * Call send_request() for unused ports until no program answers. Set FACT_control_port to the last
+ * port. Return false like send_request().
  */
 static bool send_to_unused(struct check *check, enum fact fact)
 {

@@ -34,7 +34,7 @@ void check_init(struct check *check, const struct options *options, const struct
 enum status check_path(struct check *check);
 
 /*
- * Without PORT: send a connect request to an unused port by `run` (session_function). Report if
+ * Without PORT: send connect requests to unused ports with `run` (session_function). Report whether
  * the address answers, and which programs listen on this host. With PORT: if no connection was
  * established, report why. `status`: the result so far. Return the new result.
  */
@@ -42,9 +42,9 @@ enum status check_reach(struct check *check, enum status status, session_functio
 			void *argument);
 
 /*
- * Report the counters of all sessions, and the result. With --json: print the findings as one
- * object. Free the path and the devices. `status`: the result so far. Return it, or with PORT
- * probe_report_counters()'s result.
+ * With PORT: report the counters of all sessions. Print the end of the report, or with --json all
+ * findings as one object. Free the path and the devices. `status`: the result so far. Return it, or
+ * with PORT probe_report_counters()'s result.
  */
 enum status check_finish(struct check *check, enum status status);
 

@@ -24,8 +24,8 @@ static int decode_rule(struct span table, uint8_t selector, unsigned int protoco
 }
 
 /*
- * Return the priority of RoCE packets with a DSCP; -1: none. If no rule names the DSCP, the rules
- * for RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
+ * Return the priority of RoCE packets with this DSCP; -1: none. If no rule names it, the rules for
+ * RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
  */
 static int decode_priority(struct span table, unsigned int dscp)
 {
@@ -85,7 +85,7 @@ static void describe(const char *name, int priorities, struct strbuf *buf)
 	}
 }
 
-/* Append the priority of packets with this DSCP. Return true if PFC is off for these packets. */
+/* Append the priority of packets with this DSCP. Return true if PFC is not on for them. */
 static bool describe_class(const struct congestion *congestion, struct strbuf *buf)
 {
 	int priority = congestion->priority, pfc = congestion->pfc;

@@ -5,7 +5,7 @@
  * DCB netlink like 'dcb pfc show' and 'dcb app show', and congestion notification (ECN) if the
  * driver has files for it.
  *
- * Threads: any; no lock. The kernel answers at once.
+ * Threads: any; no lock. The driver may ask the adapter's firmware.
  */
 #ifndef RDMA_COMMON_CONGESTION_H
 #define RDMA_COMMON_CONGESTION_H
@@ -20,7 +20,7 @@
 
 /*
  * Append the priority of packets with this type of service, and the priorities with PFC and ECN, if
- * known. Return true if PFC is known to be off for these packets, so that they may be dropped.
+ * known. Return true if PFC is reported, and is not on for these packets: they may be dropped.
  */
 bool congestion_describe(const char *interface, unsigned int tos, struct strbuf *buf);
 
@@ -36,8 +36,8 @@ struct congestion {
 };
 
 /*
- * Store the kernel's answer in `congestion`, a struct congestion whose `dscp` is set: `priority`
- * and, if reported, `pfc`.
+ * Store `priority` and, if reported, `pfc` from the kernel's answer in `congestion`, a struct
+ * congestion whose `dscp` is set.
  */
 void congestion_take_dcb(void *congestion, struct netlink_message message);
 

@@ -17,15 +17,15 @@
 #include "../process.h"
 #include "../reasons.h"
 
-/* Locked-memory limit, in bytes, below which the limit may cause failures; Debian sets 8 MiB. */
+/* A locked-memory limit below this many bytes may cause failures; Debian sets 8 MiB. */
 #define MODEST_LOCKED_MEMORY ((uint64_t)64 * 1024 * 1024)
 
 /* ---- Addresses of this host that lead to a device ---- */
 
 /*
  * Add an address to `view` if the connection manager finds a device for it. The kernel finds one
- * only if this network namespace has the network interface (cma_acquire_dev_by_src_ip() of its
- * cma.c), whatever GIDs the device shows here. librdmacm finds only devices that it can open.
+ * only if this network namespace has the device's network interface (cma_acquire_dev_by_src_ip() of
+ * its cma.c), whatever GIDs the device shows here. librdmacm finds only devices that it can open.
  * Return 0, or an errno value if no identifier can be created.
  */
 static int bind_address(struct host_view *view, const struct ifaddrs *one)
@@ -107,12 +107,13 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 		strbuf_addf(
 			&devices->findings->advice,
 			"the port is not active: plug in the cable, set the network interface up "
-			"('ip link'), or start the subnet manager of InfiniBand");
+			"('ip link set ... up'), or start the subnet manager of InfiniBand");
 	else if (!reached)
 		strbuf_addf(&devices->findings->advice,
 			    "no address of this network namespace leads to this port: give its "
-			    "network interface an address ('rdma link', 'ip address', IPoIB for "
-			    "InfiniBand); give a container that interface, or the host's network");
+			    "network interface ('rdma link'; IPoIB for InfiniBand) an address "
+			    "('ip address add'); give a container that interface, or the host's "
+			    "network");
 	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
 		 !iwarp)
 		strbuf_addf(
@@ -182,7 +183,7 @@ void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
 
 /* ---- All devices ---- */
 
-/* Report that the search for this host's addresses failed: no port is known to be usable. */
+/* Report a failed search for this host's addresses. Return false: no port is known to be usable. */
 static bool report_unbound(struct devices *devices)
 {
 	const char *advice = descriptor_advice(devices->view_error);
@@ -190,7 +191,7 @@ static bool report_unbound(struct devices *devices)
 	if (!advice)
 		advice = rdma_cm_advice();
 	strbuf_addf(&devices->findings->found,
-		    "cannot find the ports that the addresses of this host lead to: %s",
+		    "cannot find out which addresses of this host lead to an RDMA port: %s",
 		    strerror(devices->view_error));
 	strbuf_addf(&devices->findings->advice, "%s", advice ? advice : "");
 	return findings_report(devices->findings, "device", false);
@@ -230,7 +231,6 @@ static bool is_same_group(const struct host_address *one, const struct host_addr
 	return one->verbs == other->verbs && one->interface_index == other->interface_index;
 }
 
-/* Return true for a link-local address. */
 static bool is_local_to_link(const char *address)
 {
 	return !strncmp(address, "fe80:", 5) || !strncmp(address, "169.254.", 8);
@@ -255,7 +255,7 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 			strbuf_addf(found, "%s%s",
 				    count++         ? ", "
 				    : found->length ? "; "
-						    : "other hosts reach this one at ",
+						    : "addresses with an RDMA device: ",
 				    other->address);
 		}
 		if (count > 0)
@@ -291,7 +291,7 @@ bool devices_check_memory(struct devices *devices)
 			    lock.bytes / 1024);
 	if (good)
 		strbuf_addf(&devices->findings->found,
-			    limited ? ": longer payloads use shorter rings"
+			    limited ? ": longer payloads are transferred in pieces"
 				    : "may be locked without limit");
 	if (!good && limited && lock.bytes < MODEST_LOCKED_MEMORY)
 		strbuf_addf(&devices->findings->advice,

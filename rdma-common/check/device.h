@@ -25,24 +25,25 @@ struct devices {
 };
 
 /*
- * Report the ports of all devices. With `with_memory`, also try to register memory on each until
- * one fails. Return true if a port can be used. devices_release() frees devices->view.
+ * Report the ports of all devices. With `with_memory`, also try to register memory on each until an
+ * attempt fails. Return true if a port can be used. devices_release() frees devices->view.
  */
 bool devices_check(struct devices *devices, bool with_memory);
 void devices_release(struct devices *devices);
 
-/* Append the addresses, except link-local ones, that lead to devices, for use by other hosts. */
+/* Append the addresses at which other hosts reach the devices; link-local ones are left out. */
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found);
 
 /*
- * Try to register the memory of the smallest session; set memory_error and lock_limited. If that
- * works, and the locked-memory limit is below both 64 MiB and the memory budget, try to exceed it:
- * some drivers ignore it, others apply it to processes that the kernel exempts.
+ * Try to register the memory of the smallest session; set memory_error, memory_tried and
+ * lock_limited. If that works, and the locked-memory limit is below both 64 MiB and the memory
+ * budget, try to exceed it: some drivers ignore it, others apply it to processes that the kernel
+ * exempts.
  */
 void devices_try_memory(struct devices *devices, struct ibv_context *verbs);
 
 /*
- * Report how much memory may be locked: without an attempt, the limit that the kernel applies.
+ * Report how much memory may be locked; without an attempt, only if the kernel applies a limit.
  * Return false if the memory of a session could not be registered.
  */
 bool devices_check_memory(struct devices *devices);

@@ -29,7 +29,7 @@
 
 /* UDP port that should be unused, to compare its answer with ROCE_PORT's. */
 #define UNUSED_UDP_PORT 47891
-/* Number of tries, because a UDP datagram may be lost, and time to wait for the answer to each. */
+/* A UDP datagram may be lost: number of tries, and time to wait for the answer to each. */
 #define UDP_TRIES        2
 #define UDP_MILLISECONDS 400
 /*
@@ -105,12 +105,13 @@ static const char *address_of(struct span raw, char text[INET6_ADDRSTRLEN])
 }
 
 /*
- * Call `function` with the kernel's message about each object of a kind; its body has `size` bytes.
+ * Call `function` with the kernel's message, whose body has `size` bytes, about each object of a
+ * kind.
  */
 static void dump_all(struct evidence *evidence, int request_type, int type, size_t size,
 		     netlink_function function)
 {
-	const struct ifinfomsg all = { 0 }; /* as long as any of these bodies */
+	const struct ifinfomsg all = { 0 }; /* no caller's body is longer */
 	struct netlink_request request = netlink_make_request(request_type, NLM_F_DUMP, &all, size);
 
 	netlink_ask(NETLINK_ROUTE, &request, type, function, evidence);
@@ -130,7 +131,7 @@ static void examine_link(void *evidence, struct netlink_message message)
 		evidence_set(evidence, FACT_gid_kind, kind);
 	if (!evidence_is(evidence, FACT_route_interface, name))
 		return;
-	/* rdma_cm resolves addresses by ARP or by IPoIB */
+	/* rdma_cm of Linux 6.1 resolves no address over another type, such as a tunnel */
 	evidence_set(evidence, FACT_route_kind,
 		     link->ifi_type == ARPHRD_ETHER        ? "ethernet"
 		     : link->ifi_type == ARPHRD_INFINIBAND ? "infiniband"
@@ -458,7 +459,7 @@ static const char *take_icmp(struct evidence *evidence, int descriptor)
 
 /*
  * Send a datagram of zeros to a UDP port. Unless `milliseconds` is 0, wait that time for an answer,
- * send once more without one, and set the fact to the answer or "silent". If sending fails, set the
+ * send again if none arrives, and set the fact to the answer or "silent". If sending fails, set the
  * fact to that error.
  */
 static void probe_udp(struct evidence *evidence, enum fact fact, uint16_t port,

@@ -28,7 +28,7 @@
 	X(kernel_device)     /* first device in sysfs; "none" */                                  \
 	X(mode)              /* "exclusive": each device belongs to one namespace */              \
 	X(first_namespace)   /* "yes": this is the first network namespace; "no" */               \
-	X(device_interface)  /* gid_interface if it has a device, else one that the device has */ \
+	X(device_interface)  /* gid_interface if a port has it, else one that the device has */   \
 	X(interface_here)    /* "yes": a device has an interface in this namespace; "no" */       \
 	X(cgroup)            /* cgroup of this process with a limit in rdma.max */                \
 	X(cgroup_limit)      /* the limits of the device in this rdma.max */                      \
@@ -38,7 +38,7 @@
 	X(route_kind)        /* "ethernet", "infiniband", "loopback", or a kind such as "ipip" */ \
 	X(own_address)       /* "yes": the address is one of this host's; "no" */                 \
 	X(vrf)               /* a VRF of this host */                                             \
-	X(gid_interface)     /* network interface with the source, if it has a device; "none" */  \
+	X(gid_interface)     /* interface with the source, if it leads to a device; "none" */     \
 	X(gid_kind)          /* kind of gid_interface, such as "vlan"; "plain": it has none */    \
 	X(next_hop)          /* gateway of the route, or the address */                           \
 	X(neighbour)         /* "resolved" or "failed": the next hop's hardware address */        \
@@ -47,15 +47,15 @@
 	X(control)           /* answer to a connect request to an unused port */                  \
 	X(control_port)      /* the unused port */                                                \
 	X(plain)             /* answer to a connect request to an unused port, without --tos */   \
-	X(tos)               /* type of service of --tos */                                       \
-	X(udp_roce)          /* answer to UDP port 4791: see icmp_answer(); "silent" */           \
-	X(udp_other)         /* answer to an unused UDP port */                                   \
+	X(tos)               /* type of service of --tos, or 0 */                                 \
+	X(udp_roce)          /* answer for UDP port 4791: icmp_answer(), "silent", errno name */  \
+	X(udp_other)         /* answer for an unused UDP port, like udp_roce */                   \
 	X(udp_from)          /* address of the sender of the first of the two answers */          \
 	X(listeners)         /* programs of this host that listen; "none" */                      \
 	X(stopped)           /* process ID of a stopped listener */                               \
 	X(requests_received) /* connect requests that this host's devices received */             \
-	X(requests_answered) /* number of these requests that they answered */                    \
-	X(same_subnet)       /* interface, not route_interface, whose subnet has the source */
+	X(requests_answered) /* replies and rejections, at most requests_received */              \
+	X(same_subnet)       /* another interface whose IPv4 subnet contains the source */
 
 enum fact {
 #define NAME(name) FACT_##name,
@@ -75,7 +75,7 @@ const char *evidence_name(enum fact fact);
 /* Return true if `text` is the text of the fact; "": the fact is unknown. */
 bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
-/* Set a fact to a text (up to 127 bytes) or a number. */
+/* Set a fact to a text, cut to 127 bytes, or to a number. */
 void evidence_set(struct evidence *evidence, enum fact fact, const char *text);
 void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t number);
 
@@ -106,7 +106,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 /* Find out how the address answers UDP port 4791 and an unused port, in at most 1.6 s. */
 void evidence_probe(struct evidence *evidence, const struct flow *flow);
 
-/* Find facts for the user of the other host: listening programs, received requests, the route. */
+/* Find facts for the user of the other host: listeners, connect requests, route, same_subnet. */
 void evidence_collect_listeners(struct evidence *evidence, const struct flow *flow);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The findings of --check: each is printed as a line, and collected as an object for --json.
+ * The findings of --check: each is collected as a JSON object and, without --json, printed.
  *
  * Threads: the main thread.
  */
@@ -19,7 +19,7 @@ struct findings {
 	struct json_object *all;     /* object with an array for each step */
 	struct json_object *latest;  /* the latest finding, in an array of `all` */
 	struct strbuf found, advice; /* texts of the next finding, until findings_report() */
-	struct strbuf first_failure; /* the first failed finding with its advice; empty: none */
+	struct strbuf first_failure; /* the first failure since this was emptied, with its advice */
 };
 
 /* Initialize `findings`. The caller frees findings->all. */

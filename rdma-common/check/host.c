@@ -15,7 +15,6 @@
 /* Format of a port's folder in sysfs; arguments: the folder of the device, the port. */
 #define PORT "%s/ports/%u/"
 
-/* State of the examination. */
 struct host {
 	const char *root;
 	const struct host_view *view;
@@ -26,7 +25,7 @@ struct host {
 	bool software;             /* the device has no adapter */
 	struct ibv_context *verbs;
 	unsigned int port;
-	bool counts;      /* the port, or any port of the device, is judged */
+	bool counts;      /* the port (for the adapter: one of its ports) is judged */
 	bool limited;     /* the next finding shows a limit (host_examine()) */
 	bool any_limited; /* a finding has failed */
 };
@@ -121,8 +120,8 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 }
 
 /*
- * Return the sum of the rates of the adapter's ports, which may be separate devices; if
- * find_adapter() finds none, of the device's ports.
+ * Return the sum of the rates of the adapter's ports, which may belong to separate devices, or,
+ * if find_adapter() fails, of the device's ports.
  */
 static double adapter_rate(const struct host *host)
 {
@@ -283,7 +282,7 @@ static void describe_interface(struct host *host)
 			    bond.text);
 }
 
-/* Report a port. It is limited if a port of the same model is faster. */
+/* Report a port. An active one is limited if the same port of a device of its model is faster. */
 static void examine_port(struct host *host)
 {
 	struct sysfs_line state = sysfs_read_line(PORT "state", host->device, host->port);
@@ -328,7 +327,7 @@ const char *host_gid_advice(const uint8_t gid[16], bool version_2)
 		       : NULL;
 }
 
-/* Rank a GID as NCCL does, from 1 to 4: best is RoCE v2 with a routed IPv4 address. */
+/* Rank a GID as NCCL does, from 1 to 4. The best, 4, is RoCE v2 with a routable IPv4 address. */
 static int rank_gid(const struct in6_addr *gid, bool version_2)
 {
 	if (host_gid_advice(gid->s6_addr, version_2))
@@ -362,9 +361,9 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 }
 
 /*
- * Return true if an entry of a port's GIDs belongs to an address of this network namespace. Compare
- * the interface index, too: interfaces of two namespaces may have the same address and name. A VLAN
- * has the MAC address, and so the link-local address, of the interface below it.
+ * Return true if an entry of the port's GID table belongs to an address of this network namespace.
+ * Compare the interface index, too: interfaces of two namespaces may have the same address and
+ * name. A VLAN has the MAC address, and so the link-local address, of the interface below it.
  */
 static bool is_own_gid(const struct host *host, unsigned int index)
 {
@@ -383,7 +382,7 @@ static bool is_own_gid(const struct host *host, unsigned int index)
 	return false;
 }
 
-/* Report the GIDs of a port (over RoCE, of this namespace), and NCCL settings of the best one. */
+/* Report the GIDs of a port (over RoCE, those of this namespace) and NCCL settings for the best. */
 static void examine_gids(struct host *host)
 {
 	const char *transport = host_transport(host->device, host->port);
@@ -394,7 +393,7 @@ static void examine_gids(struct host *host)
 	const char *advice = NULL;
 	int most = 0;
 
-	if (!roce && strcmp(transport, "infiniband") != 0) /* GIDs mean nothing over iWARP */
+	if (!roce && strcmp(transport, "infiniband") != 0) /* only RoCE and InfiniBand use GIDs */
 		return;
 	for (unsigned int i = 0;; i++) {
 		char text[INET6_ADDRSTRLEN];

@@ -22,7 +22,7 @@
 
 #include "findings.h"
 
-/* An address of this network namespace, with the device's port that rdma_bind_addr(3) finds. */
+/* An address of this network namespace, with the device and port that rdma_bind_addr(3) finds. */
 struct host_address {
 	struct ibv_context *verbs;
 	uint8_t port;

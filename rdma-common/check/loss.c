@@ -6,7 +6,7 @@
 /* Minimum number of lost packets that can be excessive: a single loss shows nothing. */
 #define MIN_LOST 2
 
-/* Lost packets of one direction, as in struct loss. */
+/* Lost packets of one direction or of both, as in struct loss. */
 struct lost {
 	double share;
 	bool excessive;

@@ -17,7 +17,7 @@ static const struct rule rules[] = {
 	  { 0 }, "move a device here: 'rdma dev set DEVICE netns NAME' in the namespace that has it ('rdma system' shows the mode)" },
 	{ "L1", "kernel_device=none drivers=none",
 	  "this host, or this network namespace, has no RDMA device",
-	  { 0 }, "load the driver of the adapter ('rdma link'), or make a software device ('rdma link add rdma0 type rxe netdev eth0')" },
+	  { 0 }, "load the modules of the adapter's driver ('rdma link' lists the devices), or create a software device ('rdma link add rdma0 type rxe netdev eth0')" },
 	{ "L2", "kernel_device!=none drivers=none",
 	  "the kernel has the RDMA device {kernel_device}, but libibverbs has no driver for it",
 	  { 0 }, "install ibverbs-providers of the same release as libibverbs, look into /etc/libibverbs.d, and run 'IBV_SHOW_WARNINGS=1 ibv_devices'" },
@@ -32,7 +32,7 @@ static const struct rule rules[] = {
 	  { 0 }, "move the interface of {device}, or a virtual function, into this namespace" },
 	{ "L6", "route!=found vrf=*",
 	  "there is no route to {address} in the main table ({route}); the VRF {vrf} has a table of its own",
-	  { 0 }, "see 'ip route get {address}', and use an interface outside of the VRF: Soft-RoCE ignores packets that arrive through a VRF" },
+	  { 0 }, "see 'ip route get {address}', and use an interface outside of the VRF, at least with Soft-RoCE: it ignores packets that arrive through a VRF" },
 	{ "L6", "route!=found",
 	  "there is no route to {address} ({route})",
 	  { 0 }, "see 'ip route get {address}'; give a network interface an address in the network of {address}, or add a route" },
@@ -96,11 +96,11 @@ static const struct rule rules[] = {
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 	{ "C6", ROCE_SILENT "udp_roce=prohibited",
 	  "the firewall of {udp_from} forbids UDP port 4791 of {address}",
-	  { 0 }, "open UDP port 4791 on {udp_from} ('nft list ruleset')" },
+	  { 0 }, "see 'nft list ruleset' on {udp_from}, and open UDP port 4791" },
 	{ "C6", ROCE_SILENT "udp_roce=refused udp_from!={address}",
 	  "{udp_from}, which is not {address}, answers that UDP port 4791 of {address} is closed",
 	  { "a firewall of {udp_from} rejects UDP port 4791", "addresses are translated on the way (NAT)" },
-	  "open UDP port 4791 on {udp_from} ('nft list ruleset')" },
+	  "see 'nft list ruleset' on {udp_from}, and open UDP port 4791" },
 	{ "C11", "request=silent|failed udp_roce=silent|unreachable udp_other=silent|unreachable udp_from!={address} udp_from!={source}",
 	  "{udp_from} answers that {address} cannot be reached",
 	  { "that host is down, or no host has this address", "{udp_from} has no route to {address}", "a firewall of {udp_from} rejects the packets" },
@@ -231,7 +231,7 @@ bool reach_report(struct findings *findings, const struct evidence *evidence)
 
 	expand(evidence,
 	       rule ? rule->text
-		    : "{address} was not reached, and no rule of rdma-pair(7) explains it",
+		    : "the connect request to {address} failed, and no rule of rdma-pair(7) explains it",
 	       &findings->found);
 	expand(evidence, rule ? rule->advice : ASK_THERE, &findings->advice);
 	if (rule) /* report the cause instead of the symptom */
@@ -244,8 +244,8 @@ void reach_report_good(struct findings *findings, const struct evidence *evidenc
 {
 	expand(evidence,
 	       evidence_is(evidence, FACT_transport, "iwarp")
-		       ? "{address} answers TCP (port {control_port}); iWARP is not "
-			 "established"
+		       ? "{address} answers TCP (port {control_port}), possibly "
+			 "without iWARP"
 		       : "{address} answers connect requests (port {control_port}): "
 			 "packets pass in both directions",
 	       &findings->found);

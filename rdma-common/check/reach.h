@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules that name why no connection is established. The first rule whose condition holds is the
+ * Rules that explain why no connection is established. The first rule whose condition holds is the
  * finding. Pure, except for the reports.
  *
  * Threads: the main thread.
@@ -15,7 +15,7 @@
 
 /*
  * A rule. Its name is the one in rdma-pair(7), and never changes. {name} stands for a fact. The
- * likeliest cause is first; none: the text is the cause.
+ * likeliest cause is first; without causes, the text is the cause.
  */
 struct rule {
 	const char *name;
@@ -53,8 +53,8 @@ void reach_report_facts(struct findings *findings, const struct evidence *eviden
 void reach_report_good(struct findings *findings, const struct evidence *evidence);
 
 /*
- * For the user of the other host, report the programs that listen on this host, if they are known,
- * and how many connect requests have arrived.
+ * If the programs that listen on this host are known, report them and related facts, for the user
+ * of the other host.
  */
 void reach_report_listeners(struct findings *findings, const struct evidence *evidence);
 

@@ -13,7 +13,7 @@
 
 /* RDMA MTU, in bytes, for an Ethernet MTU of 1500 bytes, the most common limit of a path */
 #define USUAL_MTU 1024
-/* Pause, in ms, before another request to a busy server: its sessions end later than here. */
+/* Pause, in ms, before another request to a busy server (may_accept_soon()). */
 #define BUSY_MILLISECONDS 100
 /*
  * A direction is slow if the other one is this many times as fast in two measurements: on emulated
@@ -32,7 +32,7 @@
 #define SESSION_PACKETS 12
 /*
  * Limits on a path that loses packets, where sessions wait for retransmission timers. Both count
- * from the first session's start, without measurements: no session begins after
+ * from the first session's start, without rate measurements: no session begins after
  * LOSSY_MILLISECONDS, and a running one is interrupted after STOP_MILLISECONDS.
  */
 #define LOSSY_MILLISECONDS 10000
@@ -40,7 +40,7 @@
 
 /* ---- The outcome of a session ---- */
 
-/* Return the ns, at least 1, from the start of the operation to the server's verdict. */
+/* Return the nanoseconds, at least 1, from the operation's start to the server's verdict. */
 static int64_t elapsed(const struct connection *connection)
 {
 	int64_t time = connection->verdict_time - connection->figures.started;
@@ -162,9 +162,9 @@ static void advise_connecting(struct probe *probe)
 	else if (silent && probe->path->infiniband)
 		strbuf_addf(
 			&probe->findings->advice,
-			"the RDMA connection manager of that host does not answer: check that "
-			"the server runs, that the address belongs to its RDMA device, and that "
-			"both hosts are in one partition ('ibdiagnet')");
+			"check that the server runs and is not stopped, that the address belongs "
+			"to its RDMA device, and that both hosts are in one partition "
+			"('ibdiagnet')");
 	else if (silent && probe->path->roce_v1)
 		strbuf_addf(
 			&probe->findings->advice,
@@ -304,7 +304,7 @@ static bool may_accept_soon(const struct probe *probe, const struct peer_hello *
 
 /*
  * Prepare another attempt: with the other operation or, until `busy_deadline`, after a pause.
- * Return false if the server cannot be expected to accept, or the time is over.
+ * Return false if the server cannot be expected to accept, or no time is left.
  */
 static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
 			    int64_t busy_deadline)
@@ -603,7 +603,7 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 	return true;
 }
 
-/* Add the rate of a direction to the finding. */
+/* Add the rate of a direction to the finding. Below --min-rate, set probe->failure. */
 static void append_rate(struct probe *probe, const char *direction, double rate)
 {
 	double wanted = (double)probe->options->minimum_rate;
@@ -665,7 +665,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 
 /*
  * Return the number of READs that take less than 10 s together (one is quicker than
- * probe->exchange), within MIN_READS and MAX_READS.
+ * probe->exchange), but at least MIN_READS and at most MAX_READS.
  */
 static unsigned int count_reads(const struct probe *probe)
 {
@@ -676,7 +676,7 @@ static unsigned int count_reads(const struct probe *probe)
 	return fit < MIN_READS ? MIN_READS : (unsigned int)fit;
 }
 
-/* Measure how long a READ takes: run READs one after another, and poll for completions. */
+/* Measure how long a READ takes: one at a time, with busy polling. Return false if that failed. */
 static bool try_latency(struct probe *probe)
 {
 	const struct latency *latency = &probe->latency;
@@ -703,7 +703,7 @@ static bool try_latency(struct probe *probe)
 	return true;
 }
 
-/* Measure the rate of each direction, twice if it looks slow, and latency. */
+/* Measure both rates, twice if one looks slow, and latency. Return false if that failed. */
 static bool try_rates(struct probe *probe)
 {
 	struct rates rates = { 0 };
@@ -778,7 +778,7 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 
 /*
  * Run --connections sessions at once, perhaps on different paths. If rates were measured, both
- * sides write for as long. Return false if a session failed.
+ * sides write for --duration. Return false if a session failed.
  */
 static bool try_paths(struct probe *probe)
 {

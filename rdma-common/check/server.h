@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Choose and judge the sessions of --check with a server: growing sizes until one fails; then the
- * rate of each direction, and latency; then, with --connections, several sessions at once.
+ * Choose and judge the sessions of --check with a server: growing sizes; unless one fails, the rate
+ * of each direction, and latency; then, with --connections, several sessions at once.
  *
  * Threads: the main thread.
  */
@@ -25,7 +25,7 @@ struct rates {
 	double to_server, to_client;
 };
 
-/* The result of a session whose thread has ended. */
+/* The result of a session that has ended. */
 struct outcome {
 	struct failure end; /* status and cause */
 	bool rejected;
@@ -48,8 +48,8 @@ struct probe;
 /*
  * Wait until probe->start. Then run probe->session.connections sessions at once with
  * probe->path->address, as probe->session and probe->parameters say. Interrupt them at
- * probe->stop_time. Set probe->reached if a server of this project answered. Call probe_take() for
- * each session that ran. After a signal, run none.
+ * probe->stop_time. Update probe->reached. Call probe_take() for each session that ran. After a
+ * signal, run none.
  */
 typedef void (*session_function)(struct probe *probe, void *argument);
 
@@ -65,14 +65,15 @@ struct probe {
 	int64_t start;         /* earliest start of the next session (now_milliseconds()) */
 	int64_t stop_time;     /* time to interrupt that session; INT64_MAX: never */
 	int64_t begun;         /* start of the first session (now_milliseconds()); 0: none */
-	int64_t measuring;     /* planned duration of all measurements so far, in milliseconds */
+	int64_t measuring;     /* planned milliseconds of all rate measurements so far */
 	const char *step;      /* step of the next session's finding */
 	bool stopped;          /* no further session runs, because packets are lost */
 	bool needs_explaining; /* a session failed, and no lost packets explain it */
 	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions, run at once */
 	unsigned int outcome_count;               /* number of valid outcomes */
 	const struct outcome *outcome;            /* the worst of them */
-	bool reached;                             /* a server of this project answered */
+	bool reached;       /* a connection was established, an rdma-server rejected one, or the
+			       program must end */
 	bool mode_is_known; /* the server's operation is known, or both were tried */
 	uint64_t size;      /* latest size: bytes in each direction */
 	enum direction_result to_server, to_client; /* results of this size */
@@ -94,15 +95,15 @@ struct probe {
 void probe_init(struct probe *probe, const struct options *options, const struct process *process,
 		struct findings *findings, struct path *path);
 
-/* Store the outcome of a session whose thread has ended. */
+/* Store the outcome of a session that has ended. */
 void probe_take(struct probe *probe, const struct connection *connection);
 
 /*
- * Run sessions with the server, by `run` with `argument`, and report the findings. If no server of
- * this project answers at an address, try the host's next address. Return STATUS_INTERRUPTED after
- * a signal; else the status of the first failed session, STATUS_TIMED_OUT if the sessions took too
- * long, STATUS_TOO_SLOW if a rate is below --min-rate, STATUS_LOCAL_FAILURE if a session could not
- * start, or STATUS_SUCCESS.
+ * Run sessions with the server, by `run` with `argument`, and report the findings. After a failure,
+ * try the host's next address unless probe->reached. Return STATUS_INTERRUPTED after a signal; else
+ * the status of the first failed session, STATUS_TIMED_OUT if the sessions took too long,
+ * STATUS_TOO_SLOW if a rate is below --min-rate, STATUS_LOCAL_FAILURE if a session could not start,
+ * or STATUS_SUCCESS.
  */
 enum status probe_server(struct probe *probe, session_function run, void *argument);
 

@@ -139,7 +139,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 	return leave(error);
 }
 
-/* Drop the events of an id that the program has not fetched, as the kernel does. */
+/* Drop the unfetched events of an id, as the kernel does. */
 static void discard_events(struct fake_id *id)
 {
 	struct channel *channel = (struct channel *)id->id.channel;
@@ -361,7 +361,7 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 /*
  * Move events that the program has not fetched to the new channel, as the kernel does. An event
  * that is fetched but not acknowledged is a violation: the real library would wait for its
- * acknowledgement.
+ * acknowledgment.
  */
 int rdma_migrate_id(struct rdma_cm_id *base, struct rdma_event_channel *target)
 {
@@ -618,7 +618,7 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	forbid(timeout < 1, "the timeout is less than 1 ms");
 	forbid(source && source->sa_family != address->sa_family,
 	       "source and destination have different address families");
-	/* Linux 6.1 rejects a loopback address here; over RoCE, rdma_resolve_route(3) fails */
+	/* Linux 6.1 rejects loopback: over iWARP here, over RoCE in rdma_resolve_route(3) */
 	if (is_loopback(address) && is_iwarp())
 		error = EINVAL;
 	if (!error) {
@@ -671,7 +671,7 @@ int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id)
 
 /*
  * Return true if a queue pair exceeds blocks:N. mlx5 counts blocks of 64 bytes: four for a work
- * request, five with inline data, rounded up to a power of two.
+ * request, five with inline data, and rounds the sum up to a power of two.
  */
 static bool exceeds_blocks(const struct ibv_qp_cap *cap)
 {

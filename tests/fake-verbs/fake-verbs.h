@@ -37,8 +37,8 @@
 #define UNUSED       __attribute__((unused))
 
 /*
- * Declare a function that the linker redirects (--wrap): the program calls __wrap_FUNCTION, the
- * fake calls __real_FUNCTION.
+ * Declare a function that the linker redirects (--wrap): the program calls __wrap_FUNCTION, and
+ * the fake calls __real_FUNCTION.
  */
 #define REDIRECTED(function) extern __typeof__(function) __real_##function, __wrap_##function
 
@@ -106,8 +106,8 @@ unsigned int scripted_number(const char *word, unsigned int otherwise);
 /* Return the text of WORD:TEXT in the script, or NULL. */
 const char *scripted_text(const char *word);
 /*
- * Use up the first order with this name and, after the name, this symbol; N*NAME can be used N
- * times. Return the order's argument, or NULL if no order is left.
+ * Use the first order left with this name and, after the name, this symbol. An order N*NAME can be
+ * used N times, any other once. Return the order's argument, or NULL if no order is left.
  */
 const char *take_order(const char *name, char symbol);
 
@@ -135,7 +135,7 @@ struct stimulus {
 	struct fake_qp *qp;
 	struct work *work;
 	int code;          /* a status, an event type or a signal */
-	uint64_t position; /* number of work requests that the peer had posted by then */
+	uint64_t position; /* number of requests that the peer posted before this was queued */
 	uint64_t request;  /* number of the peer's work request that completes */
 	uint32_t size;
 	uint8_t bytes[256]; /* a message, or private data */
@@ -184,7 +184,7 @@ struct work {
 	bool receive;
 	bool executed; /* it was executed, or its stimulus is queued */
 	bool stuck;    /* it never completes */
-	bool complete; /* it is in the completion queue */
+	bool complete; /* it has completed, signaled or not */
 	bool landed;   /* WRITE: the bytes have reached the peer */
 	enum ibv_wr_opcode opcode;
 	unsigned int flags;
@@ -235,7 +235,7 @@ struct ibv_context *adapter(void);
 bool device_is_away(void);
 /*
  * Deliver a stimulus: remove the device, bring it back, cause a completion event without a
- * completion, report a device event.
+ * completion, or report a device event.
  */
 void deliver_leaving(struct stimulus *stimulus);
 void deliver_return(struct stimulus *stimulus);
@@ -279,7 +279,10 @@ void check_notification(void);
 
 #define PEER_DEPTH 16 /* maximum number of outstanding work requests of the peer */
 
-/* The program's latest message, except MSG_WINDOW. The program must send these in this order. */
+/*
+ * The program's latest message, except MSG_WINDOW. The program must send these in this order, but a
+ * bad verdict needs no MSG_DONE.
+ */
 enum received {
 	RECEIVED_NOTHING,
 	RECEIVED_MR,
@@ -290,7 +293,7 @@ enum received {
 /* The moment at which the peer lies. */
 enum moment {
 	MOMENT_BEFORE_MR,     /* just before MSG_MR */
-	MOMENT_REGIONS_KNOWN, /* both MSG_MRs are sent, and no payload has moved */
+	MOMENT_REGIONS_KNOWN, /* both MSG_MRs are sent, and the peer has moved no payload */
 	MOMENT_BEFORE_DONE    /* the peer's operation is complete */
 };
 
@@ -373,7 +376,7 @@ struct fake_id {
 	struct object object;
 	struct peer peer;
 	bool passive, listening, family_only;
-	struct ibv_sa_path_rec path; /* traffic class of --tos or, if passive, of tos:N */
+	struct ibv_sa_path_rec path; /* its traffic class: --tos or, if passive, tos:N */
 	bool synchronous;            /* without a channel: calls wait until they are done */
 	bool asked;                  /* a connect request or an acceptance was sent */
 	bool leads_nowhere;          /* the destination is a loopback address, without a route */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Link the programs with the fake instead of libibverbs and librdmacm. In the top folder,
 #   make -f tests/fake-verbs/fake-verbs.mk [SANITIZE=address|thread|none]
-# makes build/fake-verbs/$(SANITIZE)/rdma-server and rdma-client.
+# makes rdma-server, rdma-client and some lessons in build/fake-verbs/$(SANITIZE).
 
 SANITIZE ?= address
 CC ?= cc
@@ -25,7 +25,7 @@ fake_flags = -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer
 fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 	$(if $(filter thread,$(SANITIZE)),,$(flags_$(SANITIZE)))
 
-# Functions that the script can make fail, and functions that need the simulated time.
+# Functions of libc that the fake replaces, mostly to make them fail or to simulate time.
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read pread statvfs fsync fdatasync linkat fcntl uselocale fclose getrlimit sysinfo \
 	sched_getaffinity getaddrinfo getnameinfo getifaddrs freeifaddrs pthread_create \

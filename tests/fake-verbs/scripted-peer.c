@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * The scripted peer behaves correctly, unless the script says otherwise. A copy of the programs'
- * own arithmetic (transfer.c), which other tests prove, decides what the peer may send, read and
- * write, and when. The copy also checks everything that the program sends and accesses.
+ * own arithmetic (transfer.c), which other tests verify, decides what the peer may send, read and
+ * write, and when. The peer also checks everything that the program sends and accesses.
  */
 #include "fake-verbs.h"
 
@@ -389,8 +389,8 @@ void peer_sends_verdict(struct peer *peer, uint64_t status)
 /* ---- The peer's source and sink ---- */
 
 /*
- * Return the end of an outgoing stream that the program does not know in advance: its only pass, or
- * TIMED_PASSES passes.
+ * Return the end of an outgoing stream whose length the program does not know in advance: its only
+ * pass, or TIMED_PASSES passes.
  */
 static uint64_t source_end(const struct peer *peer)
 {
@@ -703,7 +703,7 @@ void peer_established(struct peer *peer)
 
 /* ---- Messages to the program, and its operation ---- */
 
-/* Record that a session without a hello, and so without verdicts, is complete. */
+/* Record that a session with no-hello is complete, once both MSG_DONEs have arrived. */
 static void complete_without_hello(const struct peer *peer)
 {
 	if (scripted("no-hello") && peer->transfer.sink.done && peer->done_delivered)

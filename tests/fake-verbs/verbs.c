@@ -19,7 +19,7 @@ struct fake_channel {
 	SLIST_ENTRY(fake_channel) link;
 };
 
-/* A context of the device. The device has a new context after each return. */
+/* A context of the device. The device gets a new context each time it comes back. */
 struct fake_context {
 	struct ibv_context context;
 	unsigned int users; /* number of ids bound to it, and of device lists that contain it */
@@ -78,7 +78,7 @@ void synchronize_devices(void)
 		close_if_unused(&adapter_state.contexts[i]);
 }
 
-/* Return true if the device is present. Using a closed context is a violation. */
+/* Return true unless the context's device was removed. Using a closed context is a violation. */
 static bool is_there(struct ibv_context *base)
 {
 	const struct fake_context *context = (struct fake_context *)base;
@@ -428,7 +428,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
 	if (!error) {
 		/* the real library would wait for the acknowledgment for ever */
 		forbid(cq->taken, "%u completion events were not acknowledged", cq->taken);
-		while (cq->events-- > 0) /* the library removes the events from the channel */
+		while (cq->events-- > 0) /* the kernel removes the events from the channel */
 			lower_counter(cq->cq.channel->fd);
 		if (cq->cq.channel)
 			((struct fake_channel *)cq->cq.channel)->object.users--;
@@ -734,8 +734,7 @@ void break_qp(struct fake_qp *qp)
 
 /*
  * Let the executed WRITEs up to `last` (NULL: all) arrive in order. They arrive as late as allowed:
- * when `last` completes (over iWARP a completion does not mean that), or when a SEND or an inline
- * request is executed.
+ * when `last` completes (except over iWARP), or when a SEND or an inline request is executed.
  */
 static void land(struct fake_qp *qp, const struct work *last)
 {
@@ -777,7 +776,8 @@ static void deliver_completion(struct stimulus *stimulus)
 }
 
 /*
- * Return a stimulus that completes the work request as the script says; NULL: it never completes.
+ * Return a stimulus that completes the work request as the script says; NULL: the send never
+ * completes, or the message is lost.
  */
 static struct stimulus *new_completion(struct work *work, const char *name)
 {
@@ -812,7 +812,7 @@ static const char *send_name(const struct work *work)
 	return names[*work->buffer & 3];
 }
 
-/* Execute a work request. Return false if neither this nor a later request completes. */
+/* Execute a work request. Return false if it is stuck: no later request is executed. */
 static bool execute(struct fake_qp *qp, struct work *work)
 {
 	struct stimulus *stimulus = new_completion(work, send_name(work));

@@ -860,8 +860,8 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int ti
 }
 
 /*
- * Replace poll(2) in the threads of connections and in the lessons. A thread that spins waits
- * here for a millisecond, because nothing happens unless all threads wait.
+ * Replace poll(2) in the modules that wait for the fake, and in the lessons. A thread that spins
+ * waits here for a millisecond, because nothing happens unless all threads wait.
  */
 int simulated_poll(struct pollfd *descriptors, nfds_t count, int timeout)
 {
@@ -916,7 +916,7 @@ unsigned int __wrap_alarm(unsigned int seconds)
 void sleep_until_signal(int early, int late)
 {
 	if (early == SIGALRM)
-		world.alarm = 0; /* `early` is the alarm */
+		world.alarm = 0;
 	unlock();
 	if (early)
 		kill(getpid(), early);

@@ -18,7 +18,7 @@ START = f'cd "$1" && exec <{CONSOLE} >{CONSOLE} 2>&1 && stty sane rows "$2" cols
 
 
 def lab_run(host, *command):
-    """Start `lab run` without a time limit."""
+    """Start `lab run` without a time limit. Return its process."""
     return subprocess.Popen([LAB, "run", "-w", "0", host, *command], stdin=subprocess.DEVNULL)
 
 
@@ -45,7 +45,7 @@ def has_terminal(command):
 
 
 def shell(host):
-    """lab shell: connect this terminal, in raw mode, with a shell on the host's console."""
+    """lab shell: connect this terminal, in raw mode, to a shell on the host's console."""
     if not has_terminal("shell"):
         return 125
     console = socket.socket(socket.AF_UNIX)
@@ -66,7 +66,7 @@ def shell(host):
 
 
 def bridge(console, process):
-    """Copy bytes both ways until the shell has ended or the host is gone."""
+    """Copy bytes both ways until the shell, the host or this terminal is gone."""
     ended = os.pidfd_open(process.pid)
     with selectors.DefaultSelector() as selector:
         for source in (0, console, ended):

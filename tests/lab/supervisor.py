@@ -20,13 +20,13 @@ HEADER = struct.Struct("!cII")  # the same as in agent
 BOOT_SECONDS = 120
 ANSWER_SECONDS = 120
 STOP_SECONDS = 30
-# The maximum number of packets that wait for a host on the hub; the hub drops further ones.
+# Maximum number of packets that wait for a host on the hub, which drops further ones.
 HUB_PACKETS = 1000
 FAILED = 125
-HOSTS = "abcdefghi"  # lab up boots the first ones
+HOSTS = "abcdefghi"  # lab up boots the first N
 
 Machine = collections.namedtuple("Machine", "qemu board cpu console words")
-# The options of QEMU and the kernel's command line for each architecture, by dpkg's name of it.
+# The options of QEMU and the kernel's command line for each architecture, by its name in dpkg.
 MACHINES = {
     # QEMU's older board describes its interrupts in a loop of ACPI byte code, which the kernel runs for each device: this
     # takes a tenth of a second when emulated. With ERMS the kernel and the C library copy with "rep movsb", which
@@ -46,8 +46,8 @@ class LabError(Exception):
 
 
 class Channel:
-    """A non-blocking socket in the supervisor's loop. A queue holds the data that its peer has not read yet; the flow
-    control between `lab run` and agent limits that queue."""
+    """A non-blocking socket in the supervisor's loop. A queue holds the data that the socket has not accepted yet: its
+    limit is the flow control between `lab run` and agent, or for a wire HUB_PACKETS."""
 
     def __init__(self, lab, connection, receive):
         connection.setblocking(False)
@@ -220,7 +220,7 @@ class Host:
                     del self.lab.runs[run]
 
     def send(self, kind, run, payload):
-        """Send one frame to the agent. If it begins a run while an abandoned run is being killed, send it after that."""
+        """Send one frame to the agent; hold the frames of a run that begins while an abandoned run is being killed."""
         frame = HEADER.pack(kind, run, len(payload)) + payload
         if kind == b"S" and self.abandoned:
             self.held[run] = []
@@ -245,7 +245,7 @@ class Host:
                 self.agent.send(frame)
 
     def lost(self, reason, explain=False):
-        """End the runs and requests of a host that is off. If the host went down by itself, show its console."""
+        """Kill QEMU, and fail the host's runs. If the host did not boot, or went down by itself, show its console."""
         if self.process is None:
             return
         self.process.kill()
@@ -373,7 +373,7 @@ class Lab:
         return listener
 
     def register(self, client):
-        """Give a run a number."""
+        """Register the client's run. Return the number of the run."""
         self.last_run += 1
         self.runs[self.last_run] = client
         return self.last_run
@@ -391,7 +391,7 @@ class Lab:
         self.selector.register(wake, selectors.EVENT_READ, lambda _: wake.recv(512))
 
     def stop(self, number, _frame):
-        """Handle a signal: pass it on to the command, which then has STOP_SECONDS to end."""
+        """Handle the first signal: pass it on to the command, which then has STOP_SECONDS to end."""
         if self.signal is None:
             self.signal = number
             self.stop_deadline = time.monotonic() + STOP_SECONDS
@@ -399,7 +399,7 @@ class Lab:
                 self.command.send_signal(number)
 
     def turn(self):
-        """Run one turn of the loop: wait for events, and handle them."""
+        """Run one turn of the loop: wait for events, handle them, and check the boot deadlines."""
         for key, events in self.selector.select(1):
             # An earlier event of this turn may have closed the socket of this event.
             if self.selector.get_map().get(key.fd) == key:
@@ -505,8 +505,7 @@ def foreign_guest(folder):
 
 
 def prepare_kernel(transport, initramfs):
-    """Run tests/lab/kernel, which writes the initramfs. Return the path of the kernel."""
-    # This writes the initramfs in the lab's temporary folder, the kernel in the cache, and nothing else.
+    """Run tests/lab/kernel, which writes the initramfs and caches the kernel. Return the path of the kernel."""
     command = [f"{HERE}/kernel", transport, initramfs, cache_folder()]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode:
@@ -524,7 +523,7 @@ def qemu_options(machine, accelerator):
 
 
 def choose_accelerator(machine, kernel):
-    """Return "kvm" if KVM works here, otherwise "tcg". The result is cached until this machine boots again."""
+    """Return LAB_ACCEL if set; else "kvm" if KVM works here (cached until this machine boots again); else "tcg"."""
     chosen = os.environ.get("LAB_ACCEL")
     if chosen:
         if chosen not in ("tcg", "kvm"):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The wrong values that a test's peer can send (tests/peer, and the peer in the fake library).
- * "FIELD=VALUE" replaces the correct value; "FIELD=+VALUE" is added to it.
+ * "FIELD=VALUE" replaces the correct value; "FIELD=+VALUE" adds to it.
  */
 #ifndef TESTS_PEER_DEVIATION_H
 #define TESTS_PEER_DEVIATION_H

@@ -472,7 +472,7 @@ static void open_connection(struct session *session,
 		session->over = strerror(errno);
 }
 
-/* Resolve and request a connection; a server waits for a connect request. */
+/* Resolve the address, and request a connection; a server waits for a connect request. */
 static void ask(struct session *session)
 {
 	const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };

@@ -85,7 +85,7 @@ static struct turn absent(uint64_t size)
 	return (struct turn){ .size = size, .absent = true };
 }
 
-/* Return the session after a failure that finds the server running: one byte passes each way. */
+/* Return a session of one byte each way that finds the server running after a failure. */
 static struct turn still_there(void)
 {
 	return ends(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT);
@@ -220,7 +220,7 @@ static struct {
 	struct check check;
 	struct turn script[16];
 	const struct turn *turns;    /* the rest of the script */
-	struct counters counters[4]; /* [0]: before the next session; [1]: after it */
+	struct counters counters[4]; /* [0]: before the next session; [1]: after it, and so on */
 	const char *row;             /* the expected findings, for failure messages */
 	const char *device;          /* the server's device */
 	enum ibv_mtu mtu;
@@ -626,7 +626,7 @@ TEST(failed_size_is_reported_with_the_state_of_each_direction_and_any_advice)
 		  .found = ended("not known", "not known", SILENCE, subnet_loses_packets) },
 		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> the connection is established, but packets are lost from client to server: *") },
-		/* only if a packet of 4096 bytes has passed, the number of packets is blamed */
+		/* the number of packets is blamed only if a packet of 4096 bytes has passed */
 		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
 		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), still_there() }, SILENCE,
@@ -672,7 +672,7 @@ static const char roce_v1_silent[] =
 static const char ended_since[] =
 	" -> the server accepted earlier sessions: check that it still runs and does not hang, *";
 static const char subnet_silent[] =
-	" -> the RDMA connection manager of that host does not answer: *";
+	" -> check that the server runs and is not stopped, *in one partition ('ibdiagnet')";
 
 /* clang-format off */
 
@@ -710,7 +710,7 @@ TEST(failed_connection_is_reported_with_its_cause_and_any_advice)
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { { 1024, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_OTHER_VERSION } }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
-		/* a refusal for lack of memory is retried only after an earlier session, which frees some */
+		/* no retry: no earlier session can free memory, or memory is not the reason */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_MEMORY) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_STORAGE) }, REFUSAL,
@@ -918,8 +918,8 @@ TEST(duration_0_measures_nothing)
 }
 
 static const char several_paths[] =
-	"where several paths lead to the server, switches choose one by this port (ECMP): look at "
-	"the links and switches of that path";
+	"where several paths lead to the server, switches choose one by "
+	"this port (ECMP): look at the links and switches of that path";
 
 static const char *slower(const char *rates)
 {

@@ -65,8 +65,8 @@ static struct answer make_answer(void)
 }
 
 /*
- * Describe the first `size` bytes of the answer. Set `lossy` if packets with this `tos` may be
- * lost.
+ * Describe the first `size` bytes of the answer. Set `lossy` if PFC is reported, but not for
+ * packets with this `tos`.
  */
 static struct strbuf describe(const struct answer *answer, size_t size, int ecn, unsigned int tos,
 			      bool *lossy)
@@ -180,7 +180,7 @@ static void assert_description(unsigned int dscp, const struct answer *answer, s
 	assert_string_equal(describe(answer, size, -1, dscp << 2, &lossy).text, expected);
 }
 
-/* An answer with an attribute of an impossible length is rejected, too. */
+/* An answer with an impossible length before the table of priorities is rejected, too. */
 TEST(truncated_answer_is_rejected)
 {
 	static const uint16_t lengths[] = { 0, 1, sizeof(struct nlattr) - 1, 4096, UINT16_MAX };
@@ -230,7 +230,7 @@ TEST(last_entry_may_have_an_odd_length)
 	assert_description(26, &answer, sizeof(answer), LOSSLESS);
 }
 
-/* All other traffic has DSCP 0, so the advice is to use another DSCP. */
+/* By default all traffic has DSCP 0, so the advice is to use another DSCP. */
 TEST(advice_names_dcb_settings_except_for_dscp_0)
 {
 	struct strbuf words = { 0 };

@@ -109,7 +109,7 @@ static void start_on_pipes(void)
 	start(writers[0], writers[1]);
 }
 
-/* Close the console, and check that every line was written. */
+/* Close the console, and check that no line is left in a queue. */
 static void stop(void)
 {
 	assert_true(console_drain(console, PATIENCE, -1));
@@ -376,7 +376,7 @@ TEST(draining_waits_for_a_slow_reader_until_a_deadline_or_interruption)
 	close(interruption);
 }
 
-/* A thread that is stuck in write(2) is abandoned with its descriptors until the process ends. */
+/* A thread that is stuck in write(2) is left running, with its descriptors. */
 TEST(closing_returns_the_number_of_unwritten_lines)
 {
 	for (int lines = 1; lines < 10 * CONSOLE_CAPACITY; lines *= 100) {

@@ -5,7 +5,7 @@
 #include "unit.h"
 #include "folder.h"
 
-/* Number of the port's counters: the last three belong to the network interface. */
+/* Number of the port's own counters; the network interface's three follow. */
 #define OF_THE_PORT (COUNTERS - 3)
 
 /* Write `text` to a counter's file in the folder `place` of port 2; NULL: write no file. */

@@ -56,7 +56,7 @@ TEST(offset_of_the_first_different_byte_is_returned)
 	}
 }
 
-/* The pattern reveals misplaced bytes, and bytes of an earlier pass. */
+/* The pattern reveals misplaced bytes, and old bytes in a ring. */
 TEST(pattern_at_another_position_differs_in_the_first_word)
 {
 	uint8_t memory[SIZE];

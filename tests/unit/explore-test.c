@@ -14,7 +14,7 @@
  *   DISCONNECTED;
  * - messages that are on their way when a side disconnects arrive before the peer is notified;
  *   requests left in the queue pair are flushed, receives after every message that arrives;
- * - acknowledgements are lost only after a fault or, over Soft-RoCE, this side's disconnection;
+ * - acknowledgments are lost only after a fault or, over Soft-RoCE, this side's disconnection;
  * - soft-iWARP never completes a READ that is outstanding when the connection ends.
  *
  * It assumes this of the rest of the program:
@@ -50,7 +50,7 @@ enum fate {
 	FATE_DEAD = 1 << 3,     /* will never be executed */
 };
 
-/* The progress of the notification that the connection has ended. The value only grows. */
+/* The progress of the notification that the connection has ended. It grows until destroy(). */
 enum notice {
 	NOTICE_NONE,
 	NOTICE_COMING,
@@ -58,7 +58,7 @@ enum notice {
 	NOTICE_HANDLED,
 };
 
-/* The progress of ACTION_DISCONNECT, which the main thread performs later. The value only grows. */
+/* The progress of ACTION_DISCONNECT in the main thread. It grows until destroy(). */
 enum disconnection {
 	DISCONNECTION_NONE,
 	DISCONNECTION_ASKED,
@@ -195,8 +195,8 @@ static unsigned int fault_limit(void)
 }
 
 /*
- * Maximum number of failing workers in a run: both workers of one side, or one of each side. After
- * a fault, fault_limit() limits faults and failing workers together.
+ * Maximum number of failing workers in a run: both workers of one side, or one of each side. In a
+ * run with a fault, fault_limit() limits faults and failing workers together.
  */
 #define WORKER_FAILURES 2
 
@@ -333,7 +333,7 @@ static void send_notice(struct world *world, enum role role)
 		world->sides[role].notice = NOTICE_COMING;
 }
 
-/* Mark `request` and all later requests dead that are posted and not executed. */
+/* Mark as dead `request` and all later requests that are posted and not executed. */
 static void kill_after(struct side *side, enum request request)
 {
 	for (; request < REQUESTS; request++) {
@@ -522,7 +522,8 @@ static void feed(struct world *world, enum role role, struct event event)
 /*
  * Pass an event to the tutorial's program: it counts completions and messages, posts MSG_DONE
  * together with its operation, disconnects at once after three completions and two messages, and
- * exits on any error. EVENT_DONE_DUE stands for the completion of its operation.
+ * exits on an error, a signal or a disconnection. EVENT_DONE_DUE stands for the completion of its
+ * operation.
  */
 static void feed_tutorial(struct world *world, enum role role, struct event event)
 {
@@ -726,10 +727,7 @@ static void receptions(const struct world *world, enum role role)
 	}
 }
 
-/*
- * Let MSG_DONE become due while the operation runs: for a WRITE at any time, for a READ after its
- * completion.
- */
+/* Let MSG_DONE become due: at any time after a WRITE is posted, or after a READ has completed. */
 static void dues(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
@@ -934,7 +932,7 @@ static const struct world beginning; /* the start of each exploration */
 /*
  * Set the operation, the adapters and the damage in `setting` to combination `number`, from 0.
  * Return false after the last one. A damaged payload only affects the verification, so no
- * combination has both a damaged payload and a flush.
+ * combination has both a damaged payload and `flushes_at_notice`.
  */
 static bool make_setting(unsigned int number)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Explore every world that can follow a first one. Visit each world once, the nearest first, so
- * that no shorter trace leads to the violation. Define these before you include this: struct world,
+ * that no shorter trace leads to the violation. Before including this header, define struct world,
  * which is compared byte by byte; struct label, the step into a world; struct setting; enum
  * violation with VIOLATION_NONE (0) and VIOLATION_ENDLESS; and violation_names[].
  */
@@ -27,7 +27,7 @@ struct slot {
 	uint32_t hash;   /* the upper half of its world's hash */
 };
 
-static struct setting setting; /* the setting of the current exploration */
+static struct setting setting;
 
 /* The current exploration, and sums of all explorations since the last finish(). */
 static struct {

@@ -292,7 +292,7 @@ TEST(healthy_adapter_has_no_advice)
 #define PCIE(speed, lanes) "device/current_link_speed=" speed "|device/current_link_width=" lanes
 #define BUILT(speed, lanes) "|device/max_link_speed=" speed "|device/max_link_width=" lanes
 
-/* The link is compared with the sum of all active ports. */
+/* The link is compared with the total rate of the active ports. */
 TEST(pcie_link_below_its_maximum_is_reported_as_fast_enough_or_too_slow)
 {
 	static const struct example examples[] = {

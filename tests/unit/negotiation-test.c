@@ -300,9 +300,8 @@ TEST(a_refusal_is_reported_with_its_reason_and_advice)
 	} cases[] = {
 		{ REFUSAL_SESSIONS, "the server is busy or exiting, so it accepts no further "
 				    "session; try again later" },
-		{ REFUSAL_MEMORY, "the server is out of memory for another session; try again "
-				  "when other sessions have ended, or raise the limit named in "
-				  "its messages" },
+		{ REFUSAL_MEMORY, "the server could not get memory for another session; see its "
+				  "messages, or try again when other sessions have ended" },
 		{ REFUSAL_STORAGE, "the server cannot store the payload; see its messages, "
 				   "remove the cause, and try again" },
 		{ REFUSAL_SETUP, "the server could not set up the session; see its messages" },

@@ -73,7 +73,7 @@ TEST(other_operations_than_read_and_write_are_rejected)
 	}
 }
 
-/* Several passes, a duration or --report print figures. */
+/* Figures are printed with several passes, a duration or --report. */
 TEST(one_pass_is_the_default_and_prints_figures_only_if_requested)
 {
 	static const struct {
@@ -121,7 +121,7 @@ static void assert_parsed(struct options *options, const char *first, const char
 
 	memcpy(arguments, words, sizeof(arguments));
 	optind = 0;                                           /* getopt(3): start over */
-	capture(expected == PARSED_EXIT ? &stdout : &stderr); /* --help prints to standard output */
+	capture(expected == PARSED_EXIT ? &stdout : &stderr); /* help and version go to stdout */
 	parsed = parse_options(options, "usage\n", second ? 3 : 2, arguments);
 	release(printed);
 	if (parsed != expected)
@@ -283,7 +283,7 @@ TEST(impossible_argument_is_rejected_with_a_reason)
 		{ "-s", "8388608T", "not '8388608T'" },
 		{ "--max-size", "18446744073709551615", "--max-size takes bytes" },
 		{ "--max-size", "16777216T", "--max-size takes bytes" }, /* would wrap to 0 */
-		{ "--min-rate", "0", "--min-rate takes bit/s, also with K, M, G, T, or Kbit (powers of 1000), from 1 to 18446744073709551615, not '0'" },
+		{ "--min-rate", "0", "--min-rate takes bit/s, also with K, M, G or T (powers of 1000), as in 10G or 10Gbit/s, from 1 to 18446744073709551615, not '0'" },
 		{ "--min-rate", "18446744074G", "--min-rate takes bit/s" },
 		{ "--tos", "256", "--tos takes a whole number, decimal or hexadecimal (0x68), from 0 to 255, not '256'" },
 		{ "--tos", "0x100", "not '0x100'" },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tests of the output of an incoming payload: complete files or none, files that are replaced,
- * readers that stop reading, and slow disks.
+ * Tests of the output of an incoming payload: complete files or none, replaced files, other users'
+ * files, stopped readers, and slow disks.
  */
 #include "rdma-common/output.h"
 
@@ -368,7 +368,7 @@ static int make_folder(void **state)
 		       : 0;
 }
 
-/* Write all bytes, a few at a time. Return 0 or an errno value, as the functions below do. */
+/* Write all bytes, a few at a time. Return 0 or an errno value, as store() does. */
 static int write_all(struct output *output, uint64_t size)
 {
 	for (uint64_t written = 0; written < size;) {
@@ -469,7 +469,7 @@ TEST(old_file_is_replaced_and_its_mode_is_kept)
 	disk.errors[READ_FOLDER] = EACCES; /* then the whole file system is synced */
 	assert_int_equal(store("new", SIZE), 0);
 	assert_stored("new", bytes, SIZE);
-	assert_int_equal(store("/dev/null", SIZE), 0); /* a device needs no sync */
+	assert_int_equal(store("/dev/null", SIZE), 0); /* a character device needs no sync */
 	assert_int_equal(done.systems, 1);
 	assert_int_equal(done.folders, 4);
 }
@@ -502,9 +502,9 @@ TEST(uncommitted_or_cancelled_output_changes_no_file)
 }
 
 /*
- * Some failures do not matter: the file system does not support the call, or this user may not make
- * it. Any other failure leaves the old file in place. After the file has its new name, only the
- * sync of the folder can fail; the file is complete and verified, so it stays.
+ * Some failures do not matter: the file system does not support the call, this user may not make
+ * it, or the ACL cannot be read. Any other failure leaves the old file in place. After the file has
+ * its new name, only a failed sync of the folder is reported; the file is complete, so it stays.
  */
 TEST(file_is_stored_even_if_unsupported_calls_fail)
 {
@@ -992,7 +992,7 @@ TEST(impossible_output_is_rejected_before_the_transfer)
 		{ "old", 1, 0, ATTRIBUTE("old", COMPRESSED) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", IMMUTABLE) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", APPEND) },
-		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* append-only allows new files */
+		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* append-only folders allow new files */
 		/* in a sticky folder, this user must own the file or the folder, or be root */
 		{ "old", 1, 0, { .user = OTHER } },
 		{ "old", 1, EPERM, IN_STICKY(OTHER, 0, 0) },
@@ -1090,8 +1090,8 @@ TEST(slow_disk_is_synced_in_small_parts_and_fast_disk_in_large_ones)
 static uint64_t calls_before_cancel;
 
 /*
- * Cancel after the expected calls, at the latest after ten seconds. The signal comes every 100 ms;
- * a wait for a reader lasts at most 50 ms, so the wait also ends without the signal.
+ * Handle the timer's signal, which comes every 100 ms: cancel after the expected calls, at the
+ * latest after ten seconds.
  */
 static void cancel(UNUSED int signal_number)
 {
@@ -1101,9 +1101,8 @@ static void cancel(UNUSED int signal_number)
 }
 
 /*
- * Check that storing in `name`, whose reader has stopped, blocks until it is canceled, for at least
- * `calls` calls of open(2) and write(2). Store repeatedly: a pipe must be full before a store
- * blocks.
+ * Check that storing in `name`, whose reader has stopped, blocks until it is canceled after `calls`
+ * calls of open(2) and write(2). Store repeatedly: a pipe must be full before a store blocks.
  */
 static void assert_waits(const char *name, uint64_t calls)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tests of the outgoing payload, byte for byte: its part in memory and the rest, from files and
- * pipes that are small, large, slow, or change while they are read.
+ * Tests of the outgoing payload, byte for byte: text, patterns, and files and pipes that are small,
+ * large, slow, or change while they are read.
  */
 #include "rdma-common/payload.h"
 
@@ -503,7 +503,7 @@ TEST(failure_to_read_or_copy_a_payload_states_its_reason)
 		{ ROLE_SERVER, "-", LARGE, FAIL(EIO), "cannot read '-': Input/output error" },
 		{ ROLE_SERVER, "-", LARGE, { .taken = EROFS }, COPY "/tmp: Read-only file system; set " },
 		{ ROLE_SERVER, "-", LARGE, { .limit = 9 << 20 }, COPY ".: File too large; set TMPDIR " },
-		/* the disk is full after one byte */
+		/* the disk is full at the first write(2) */
 		{ ROLE_SERVER, "-", LARGE, { .later = 1, .fail = true, .error = ENOSPC },
 		  COPY ".: No space left on device; set TMPDIR to a folder with room, or serve one " },
 		/* clang-format on */

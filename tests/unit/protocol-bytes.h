@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The variable members of struct protocol as bytes, so that sides of a session can be compared.
+ * The variable members of struct protocol as bytes, so that states can be compared byte by byte.
  */
 #ifndef UNIT_PROTOCOL_BYTES_H
 #define UNIT_PROTOCOL_BYTES_H

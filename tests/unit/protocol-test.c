@@ -436,7 +436,7 @@ static void require(bool condition, const char *words)
 	violate(VIOLATION_FOUND);
 }
 
-/* Check that the operation is posted when both MSG_MRs have passed, and MSG_DONE when it is due. */
+/* Check that the operation is posted only after both MSG_MRs, and MSG_DONE only when it is due. */
 static void watch_done(const struct occasion *occasion)
 {
 	const struct protocol *after = &occasion->after;
@@ -453,8 +453,8 @@ static void watch_done(const struct occasion *occasion)
 }
 
 /*
- * Check that each request is posted once, in the order below, and only while the connection stands.
- * A side that gave up may skip the requests between MSG_MR and its verdict.
+ * Check that each request is posted at most once, in the order below, and only while the connection
+ * stands. A side that gave up may skip the requests between MSG_MR and its verdict.
  */
 static void watch_posts(const struct occasion *occasion)
 {
@@ -484,7 +484,8 @@ static void watch_posts(const struct occasion *occasion)
 
 /*
  * Check that a message counts only if this side has posted everything that must precede the
- * message. Any other message breaks the protocol, even if the peer has disconnected since.
+ * message. Any other message breaks the protocol, even if the peer has disconnected since, unless
+ * the session already has a result.
  */
 static void watch_messages(const struct occasion *occasion)
 {

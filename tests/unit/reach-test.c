@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tests of the rules that name a cause. Facts that were recorded between two hosts select their
- * rule, but not if one of the facts in its condition is missing.
+ * Tests of the rules that name a cause. Facts recorded between two hosts select their rule, but not
+ * if one of the facts in its condition is missing.
  */
 #include <json-c/json.h>
 
@@ -136,7 +136,7 @@ static const struct row rows[] = {
 	{ IWARP
 	  "port=4711 request=failed udp_roce=unreachable udp_from=192.0.2.254 udp_other=silent",
 	  "C11" },
-	/* these answers come from the address itself and from this host's kernel, not a router */
+	/* these answers come from this host's kernel and from the address itself, not a router */
 	{ ROCE ON_ETH0
 	  "request=silent udp_roce=unreachable udp_from=192.0.2.2 udp_other=unreachable",
 	  NULL },
@@ -251,7 +251,8 @@ TEST(a_finding_has_the_facts_and_at_most_three_causes)
 	finding = report("address=192.0.2.1 source=192.0.2.2");
 	assert_text(finding, "rule", NULL);
 	assert_text(finding, "text",
-		    "192.0.2.1 was not reached, and no rule of rdma-pair(7) explains it");
+		    "the connect request to 192.0.2.1 failed, and no rule of rdma-pair(7) "
+		    "explains it");
 	assert_true(json_object_object_get_ex(finding, "causes", &value));
 	assert_int_equal(json_object_array_length(value), 0);
 	json_object_put(finding);

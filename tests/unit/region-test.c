@@ -95,7 +95,7 @@ TEST(the_budget_is_a_quarter_of_the_memory_and_has_the_lock_limit)
 		hides_its_memory = hides;
 		limit = (struct rlimit){ 4096, before.rlim_max };
 		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-		if (allow_locking(true)) { /* an ordinary user is not allowed to */
+		if (allow_locking(true)) { /* fails for an ordinary user */
 			assert_true(memory_budget(folder).locked == UINT64_MAX);
 			assert_int_equal(memory_lock_limit().bytes, 4096);
 			assert_false(memory_lock_limit().applies);
@@ -250,8 +250,8 @@ static struct stream_plan plan_of(uint64_t length, uint64_t passes)
 }
 
 /*
- * Register the ring of a stream, check that `plan` and `account` have its length, and release the
- * ring. Return its length.
+ * Register the ring of a stream, check its length in `plan` and, in whole pages, in `account`, and
+ * release the ring. Return its length.
  */
 static uint64_t ring_of(struct stream_plan plan, bool sends)
 {
@@ -393,8 +393,8 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 }
 
 /*
- * Each session counts as SESSION_TAKES, and so does each thread of an ended session that is blocked
- * on a disk. A server leaves memory for 64 more sessions.
+ * Each session counts as SESSION_TAKES, and so does each stuck helper of an ended session. A server
+ * leaves memory for 64 more sessions.
  */
 TEST(threads_and_state_of_a_session_count_towards_the_budget)
 {

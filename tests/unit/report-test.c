@@ -49,8 +49,8 @@ static void assert_escaped_elsewhere(const char *bytes)
 }
 
 /*
- * The cases are the first and last character of each length in UTF-8, and the nearest invalid
- * sequences (RFC 3629).
+ * The cases include the first and last printable character of each length in UTF-8, and the nearest
+ * invalid sequences (RFC 3629).
  */
 TEST(text_is_shown_and_invalid_characters_are_escaped)
 {

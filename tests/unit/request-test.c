@@ -33,8 +33,8 @@ TEST(each_failed_completion_has_its_status)
 	static const struct {
 		enum ibv_wc_status status;
 		enum wr_kind kind;
-		bool broken, broken_over_iwarp; /* it only shows that the connection has broken */
-		enum status expected;           /* otherwise */
+		bool broken, broken_over_iwarp; /* connection_has_broken() */
+		enum status expected;           /* completion_status(), unless `broken` */
 	} rows[] = {
 		{ IBV_WC_WR_FLUSH_ERR, WR_RECEIVE, true, true, STATUS_SUCCESS },
 		{ IBV_WC_REM_OP_ERR, WR_MESSAGE, true, true, STATUS_SUCCESS },
@@ -87,7 +87,7 @@ static void assert_request(const struct ibv_send_wr *request, uint64_t number, u
 
 TEST(a_list_has_the_requests_of_its_runs)
 {
-	/* from number 7 at offset 100, and from number 10 at offset 0, at the same place */
+	/* requests 7 to 9 side by side from offset 100, and 10 and 11 both at offset 0 */
 	static const struct transfer_run first = { .number = 7,
 						   .local = 100,
 						   .remote = 100,

@@ -341,7 +341,7 @@ static void peer_done(const char *wrong, uint64_t bytes)
 	expect(answer_is_expected(transfer_accept_done(&it.side, bytes), wrong, &before), __func__);
 }
 
-/* Steps: this side's MSG_MR, its MSG_WINDOW and when that is due, its MSG_DONE. */
+/* Steps: this side's MSG_MR, MSG_WINDOW (and when it is due) and MSG_DONE. */
 
 static void announces(uint64_t produced)
 {
@@ -564,7 +564,7 @@ TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 	posts_run(16, 1, 500, true);
 	posts_no_run(16); fills(596); posts_run(16, 1, 500, false); posts_run(16, 1, 96, true);
 
-	/* each request has the only byte that is filled, so it asks for a completion */
+	/* each request sends the only byte that is filled, so it asks for a completion */
 	tell_of("at most TRANSFER_SIGNALS completions are outstanding",
 		(struct kind){ OUT, MIB, MIB, MIB, .depth = 128, .request = 100 });
 	for (int signal = 0; signal < TRANSFER_SIGNALS; signal++) {
@@ -638,10 +638,10 @@ TEST(request_size_is_limited_by_ring_and_device)
 		{ 65536, 4, MIB, MIB }, { 65536, 4, MIB, 65536 }, { 60000, 4, MIB, 60000 },
 		/* the device limits the size */
 		{ 1000, 100, MIB, 1000 },
-		/* the limit is a quarter of the ring, which is reported at once */
+		/* the limit is a quarter of the ring: progress is reported in such steps */
 		{ 32768, 8, 128 * KIB, MIB }, { 32767, 8, 128 * KIB - 4, MIB },
 		/*
-		 * this limit is at least a page, unless the ring or the device's limit is shorter
+		 * this limit is at least a page, unless the ring or the device's limit is smaller
 		 */
 		{ 4096, 64, 5000, MIB }, { 1000, 100, 1000, MIB }, { 100, 100, 5000, 100 },
 	};
@@ -778,7 +778,7 @@ TEST(messages_that_break_a_rule_are_rejected)
 
 TEST(transfer_names_the_party_that_it_waits_for)
 {
-	/* the ring is full until this side has copied bytes and reports them */
+	/* the ring is full until this side copies bytes and reports them */
 	tell("the transfer does not wait for a peer that waits for this side", IN, MIB, 64 * KIB, 0);
 	at(10); peer_owes(); at(20); hears(NULL, (struct window){ .produced = 64 * KIB }); nothing_owed(); at(30);
 	copies(32 * KIB); nothing_owed();
@@ -1423,7 +1423,10 @@ static void begin_to_copy(struct world *world, int number)
 	}
 }
 
-/* Run the program after an event, unless the setting has the fault `unless`; add the next world. */
+/*
+ * Run the program after an event, unless the setting has the fault `unless` (FAULT_NONE: always
+ * run). Add the next world.
+ */
 static void run_program(struct world *world, int number, enum fault unless, struct label label)
 {
 	if (unless == FAULT_NONE || setting.fault != unless) {
@@ -1794,7 +1797,7 @@ TEST(one_way_streams_arrive_in_every_order_of_events)
 		int source = 1 + kind / 8 % 4, sink = 1 + kind / 2 % 4, length = kind / 32;
 
 		set_alike(length, kind % 2, source, sink);
-		/* `partial` multiplies the number of worlds: only with short streams and rings */
+		/* `partial` multiplies the number of worlds: only with short streams or rings */
 		setting.partial = length <= 2 || source + sink <= 3;
 		must_hold();
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tests with cmocka: TEST() registers a test, and tests run in the order of the file. Include this
- * header after all other headers.
+ * header after those of the program.
  */
 #ifndef UNIT_UNIT_H
 #define UNIT_UNIT_H

@@ -72,7 +72,7 @@ static void create_and_destroy(struct ibv_context *context)
 	struct ibv_mr *regions[REGIONS];
 	struct ibv_pd *pd;
 
-	pd = ibv_alloc_pd(context); /* step 3: only objects of one domain work together */
+	pd = ibv_alloc_pd(context); /* step 3: a queue pair uses only memory of its domain */
 	check(pd ? 0 : -1, "allocate a protection domain");
 
 	for (size_t i = 0; i < REGIONS; i++) { /* step 4 */

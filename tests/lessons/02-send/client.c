@@ -34,7 +34,7 @@ static struct ibv_mr *outgoing_mr, *incoming_mr;
 static void nudge_soft_iwarp(void); /* a workaround, at the end of this file */
 
 /*
- * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
+ * Exit if a call failed. librdmacm returns -1 and sets errno; libibverbs returns the errno value.
  * Some drivers return it negated when a request is posted; rdma_post_*() then store that in errno.
  */
 static void check(int result, const char *what)
@@ -45,7 +45,7 @@ static void check(int result, const char *what)
 		errx(1, "cannot %s: %s", what, strerror(error < -1 ? -error : error));
 }
 
-/* Exit unless a request has completed with success. */
+/* Exit unless a request has completed successfully. */
 static void check_completion(int count, const struct ibv_wc *wc)
 {
 	check(count < 0 ? -1 : 0, "get a completion");
@@ -117,7 +117,7 @@ int main(int argc, char **argv)
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). A message that arrives while the server
  * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
- * first answer is reported. The receive queue was armed earlier, so that an early answer is
+ * first answer is reported. The completion queue was armed earlier, so that an early answer is
  * reported, too.
  */
 static void nudge_soft_iwarp(void)

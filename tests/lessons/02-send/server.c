@@ -31,7 +31,7 @@ static uint32_t outgoing, incoming; /* in network byte order */
 static struct ibv_mr *outgoing_mr, *incoming_mr;
 
 /*
- * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
+ * Exit if a call failed. librdmacm returns -1 and sets errno; libibverbs returns the errno value.
  * Some drivers return it negated when a request is posted; rdma_post_*() then store that in errno.
  */
 static void check(int result, const char *what)
@@ -42,7 +42,7 @@ static void check(int result, const char *what)
 		errx(1, "cannot %s: %s", what, strerror(error < -1 ? -error : error));
 }
 
-/* Exit unless a request has completed with success. */
+/* Exit unless a request has completed successfully. */
 static void check_completion(int count, const struct ibv_wc *wc)
 {
 	check(count < 0 ? -1 : 0, "get a completion");

@@ -15,7 +15,7 @@
  *   7. RDMA WRITE; SEND MSG_DONE, which arrives after the WRITE; await the peer's MSG_DONE
  *   8. disconnect, destroy in the reverse order, print
  *
- * The connection manager's calls block until they end. alarm(30) bounds them and every other wait:
+ * The connection manager's calls wait for their events. alarm(30) bounds these and all other waits:
  * after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The kernel then
  * frees everything that the program had.
  */
@@ -65,7 +65,7 @@ static bool forgive_soft_iwarp(const struct ibv_wc *wc);
 static void nudge_soft_iwarp(int milliseconds);
 
 /*
- * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
+ * Exit if a call failed. librdmacm returns -1 and sets errno; libibverbs returns the errno value.
  * Some drivers return it negated when a request is posted; rdma_post_*() then store that in errno.
  */
 static void check(int result, const char *what)
@@ -77,8 +77,8 @@ static void check(int result, const char *what)
 }
 
 /*
- * Wait up to `milliseconds` for a connection event. Every event ends the connection, except
- * UNREACHABLE, which can be temporary.
+ * Wait up to `milliseconds` for a connection event. Treat any event as the end of the connection,
+ * except UNREACHABLE, which can be temporary.
  */
 static void wait_for_event(int milliseconds)
 {
@@ -131,7 +131,7 @@ static void prepare(void)
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC /* reliable connection */ };
 
 	iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-	/* Step 2. Objects work together only if they belong to one protection domain (PD). */
+	/* Step 2. A queue pair can use only memory regions of its protection domain (PD). */
 	pd = ibv_alloc_pd(id->verbs);
 	check(pd ? 0 : -1, "allocate a protection domain");
 
@@ -176,7 +176,7 @@ static void connect_to(const char *address, const char *port)
 {
 	struct addrinfo *server = find(address, port);
 
-	/* Step 1. Without an event channel, each call with this identifier blocks until it ends. */
+	/* Step 1. Without an event channel, calls with this identifier wait for their events. */
 	check(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_resolve_addr(id, NULL, server->ai_addr, 5000), "resolve the address");
 	freeaddrinfo(server);

@@ -16,7 +16,7 @@
  *   8. SEND MSG_DONE: the peer may free its memory; await the peer's MSG_DONE
  *   9. disconnect, destroy in the reverse order, print
  *
- * The connection manager's calls block until they end. alarm(30) bounds them and every other wait:
+ * The connection manager's calls wait for their events. alarm(30) bounds these and all other waits:
  * after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The kernel then
  * frees everything that the program had.
  */
@@ -66,7 +66,7 @@ static bool forgive_soft_iwarp(const struct ibv_wc *wc);
 static void nudge_soft_iwarp(int milliseconds);
 
 /*
- * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
+ * Exit if a call failed. librdmacm returns -1 and sets errno; libibverbs returns the errno value.
  * Some drivers return it negated when a request is posted; rdma_post_*() then store that in errno.
  */
 static void check(int result, const char *what)
@@ -78,8 +78,8 @@ static void check(int result, const char *what)
 }
 
 /*
- * Wait up to `milliseconds` for a connection event. Every event ends the connection, except
- * UNREACHABLE, which can be temporary.
+ * Wait up to `milliseconds` for a connection event. Treat any event as the end of the connection,
+ * except UNREACHABLE, which can be temporary.
  */
 static void wait_for_event(int milliseconds)
 {
@@ -95,7 +95,9 @@ static void wait_for_event(int milliseconds)
 	rdma_ack_cm_event(event); /* frees the event */
 }
 
-/* Poll the completion queue each millisecond until a work request is complete. */
+/*
+ * Poll the completion queue each millisecond until `work` is complete. Exit if the connection ends.
+ */
 static void await(enum work work)
 {
 	for (int time = 1; !completed[work]; time++) {
@@ -129,14 +131,14 @@ static void prepare(void)
 {
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC /* reliable connection */ };
 
-	/* Step 2. Objects work together only if they belong to one protection domain (PD). */
+	/* Step 2. A queue pair can use only memory regions of its protection domain (PD). */
 	pd = ibv_alloc_pd(id->verbs);
 	check(pd ? 0 : -1, "allocate a protection domain");
 
 	/* A memory region (MR): memory that the adapter may use, and the permitted accesses. */
 	messages_mr = ibv_reg_mr(pd, messages, sizeof(messages), IBV_ACCESS_LOCAL_WRITE);
 	outgoing_mr = ibv_reg_mr(pd, outgoing, SIZE, IBV_ACCESS_REMOTE_READ);
-	/* over iWARP the peer's adapter writes the answer to a READ, as an RDMA WRITE */
+	/* over iWARP the peer's adapter writes the answer to a READ, like an RDMA WRITE */
 	iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	incoming_mr = ibv_reg_mr(pd, incoming, SIZE,
 				 IBV_ACCESS_LOCAL_WRITE | (iwarp ? IBV_ACCESS_REMOTE_WRITE : 0));
@@ -172,7 +174,7 @@ static struct addrinfo *find(const char *address, const char *port)
 /*
  * initiator_depth: maximum number of outstanding READs of this side. responder_resources: maximum
  * number of the peer's READs that the adapter answers at a time. The queue pair gets them as
- * max_rd_atomic and max_dest_rd_atomic. The default is 0: no READ.
+ * max_rd_atomic and max_dest_rd_atomic. Either member would be 0 if left out: no READ.
  */
 static struct rdma_conn_param parameters = { .initiator_depth = 1,
 					     .responder_resources = 1,
@@ -183,7 +185,7 @@ static void connect_to(const char *address, const char *port)
 {
 	struct addrinfo *server = find(address, port);
 
-	/* Step 1. Without an event channel, each call with this identifier blocks until it ends. */
+	/* Step 1. Without an event channel, calls with this identifier wait for their events. */
 	check(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_resolve_addr(id, NULL, server->ai_addr, 5000), "resolve the address");
 	freeaddrinfo(server);

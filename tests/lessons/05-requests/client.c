@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Perform each operation of a reliable connection, most of them on a number in a server's memory.
+ * Perform the operations of a reliable connection, most of them on a number in a server's memory.
  *   cc client.c -o client -lrdmacm -libverbs && ./client ADDRESS PORT
  *
  *   1. create an endpoint, register memory
@@ -81,7 +81,7 @@ static void connect_to_server(void)
 	memcpy(&remote, id->event->param.conn.private_data, sizeof(remote));
 }
 
-/* Return a request that sends `local` to the server's number, or fills `local` from it. */
+/* Return a request that sends `local` to the server, or fills `local` with its number. */
 static struct ibv_send_wr request_for(enum ibv_wr_opcode opcode)
 {
 	return (struct ibv_send_wr){
@@ -126,8 +126,8 @@ static void read_and_write(void)
 }
 
 /*
- * Step 4. Both operations fill `local` with the old number. No other atomic operation of the device
- * can change the number in between.
+ * Step 4. Both operations fill `local` with the old number. No other atomic operation of the
+ * server's device can change the number meanwhile.
  */
 static void change_atomically(void)
 {
@@ -203,8 +203,8 @@ int main(int argc, char **argv)
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). A request that arrives while the server
  * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
- * first completion is reported. The send queue was armed earlier, so that an early completion is
- * reported, too.
+ * first completion is reported. The completion queue was armed earlier, so that an early completion
+ * is reported, too.
  */
 static void nudge_soft_iwarp(void)
 {

@@ -63,9 +63,9 @@ static void accept_client(void)
 	unsigned int access =
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	struct ibv_device_attr attributes;
-	struct {
+	struct { /* big-endian */
 		uint64_t address;
-		uint32_t rkey, padding; /* big-endian */
+		uint32_t rkey, padding;
 	} place = { .address = htobe64((uintptr_t)&number) };
 	struct rdma_conn_param parameters = { .private_data = &place,
 					      .private_data_len = sizeof(place),

@@ -10,12 +10,12 @@
  *   5. send a piece of standard input as a message
  *   6. sleep in poll(2) on two descriptors until the answer has come
  *   7. completion channel: take the event, acknowledge it, arm again, poll until the CQ is empty
- *   8. event channel: take a connection event; it ends the program
+ *   8. event channel: take a connection event; any but UNREACHABLE ends the program
  *   9. at the end of the input disconnect, and destroy everything
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits: rdma_connect(3) and
- * rdma_disconnect(3) have no timeout of their own. Exit status 1: a call failed, standard error
- * says which; the kernel frees what the program had.
+ * rdma_disconnect(3) have no timeout of their own. Exit status 1: a call failed; standard error
+ * says which. The kernel frees what the program had.
  */
 #include <err.h>
 #include <errno.h>
@@ -47,7 +47,7 @@ static struct {
 static bool sending; /* the SEND has not completed: the adapter may still read its buffer */
 static bool waiting; /* the answer has not arrived */
 
-/* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
+/* Exit if a call failed: it returned -1 with errno set, an errno or a getaddrinfo(3) value. */
 static void check(int result, const char *what)
 {
 	if (result != 0)
@@ -99,7 +99,7 @@ static void handle_completion(const struct ibv_wc *wc)
 
 /*
  * Step 7. An armed completion queue reports the next completion, once. So arm it first, and then
- * poll it: a completion between a last poll and the arming would never be reported.
+ * poll it: a completion between the last poll and the arming would not be reported.
  */
 static void handle_completion_event(void)
 {

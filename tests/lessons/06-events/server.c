@@ -7,15 +7,15 @@
  *   2. create a completion channel, and a completion queue (CQ) that reports to it
  *   3. create a queue pair (QP), register the buffers
  *   4. arm the completion queue, post a receive, accept the client
- *   5. sleep in poll(2) on three descriptors; each wakes up one of the steps 6 to 8
+ *   5. sleep in poll(2) on three descriptors, one for each of the steps 6 to 8
  *   6. completion channel: take the event, acknowledge it, arm again, poll until the CQ is empty
  *   7. event channel: take a connection event; the client's disconnection ends the loop
  *   8. asynchronous event descriptor: take an event of the device, print it
  *   9. destroy everything, the queue pair first
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits: rdma_get_request(3) and
- * rdma_accept(3) have no timeout of their own. Exit status 1: a call failed, standard error says
- * which; the kernel frees what the program had.
+ * rdma_accept(3) have no timeout of their own. Exit status 1: a call failed; standard error says
+ * which. The kernel frees what the program had.
  */
 #include <err.h>
 #include <errno.h>
@@ -45,7 +45,7 @@ static uint32_t received; /* bytes that wait to be sent back */
 static bool sending;      /* the SEND has not completed: the adapter may still read its buffer */
 static bool disconnected;
 
-/* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
+/* Exit if a call failed: it returned -1 and set errno, or it returned an errno value. */
 static void check(int result, const char *what)
 {
 	if (result != 0)
@@ -93,9 +93,9 @@ static void handle_completion(const struct ibv_wc *wc)
 }
 
 /*
- * Send the received message back, unless the last answer has not completed: the adapter may still
- * read its buffer. Post the receive before the answer, because the answer permits the client to
- * send again.
+ * Send a received message back once the previous answer is complete: until then the adapter may
+ * still read that answer's buffer. Post the receive before the answer, because the answer permits
+ * the client to send again.
  */
 static void answer(void)
 {
@@ -111,7 +111,7 @@ static void answer(void)
 
 /*
  * Step 6. An armed completion queue reports the next completion, once. So arm it first, and then
- * poll it: in the other order, a completion in between would never be reported.
+ * poll it: in the other order, a completion in between would not be reported.
  */
 static void handle_completion_event(void)
 {

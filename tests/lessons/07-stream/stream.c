@@ -14,7 +14,7 @@
  *   8. the sender disconnects; destroy
  *
  * Message number n, from 0, is about slot n % SLOTS, and so is its answer. Every wait has a limit:
- * SILENCE seconds without a message, a minute until a sender connects. Exit status 0: every byte is
+ * a minute until a sender connects, else at most SILENCE seconds. Exit status 0: every byte is
  * written. 1: bytes may be missing; standard error says why, and the kernel frees what is left.
  */
 #include <endian.h>
@@ -46,7 +46,7 @@ static struct ibv_mr *ring_mr, *messages_mr;
 static uint64_t sent, completed, arrived, taken;
 static int quiet; /* seconds without a message */
 
-/* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
+/* Exit if a call failed: it returned -1 with errno set, an errno or a getaddrinfo(3) value. */
 static void check(int result, const char *what)
 {
 	if (result != 0)
@@ -116,7 +116,7 @@ static void connect_queue_pair(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	events = rdma_create_event_channel(); /* with it, no call blocks */
+	events = rdma_create_event_channel(); /* with it, rdma_connect(3) and others do not wait */
 	check(events ? rdma_migrate_id(id, events) : -1, "create an event channel");
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
 	cq = channel ? ibv_create_cq(id->verbs, SENDS + SLOTS, NULL, channel, 0) : NULL;
@@ -137,7 +137,7 @@ static void connect_queue_pair(void)
 	check(take_event() == RDMA_CM_EVENT_ESTABLISHED ? 0 : ECONNREFUSED, "connect");
 }
 
-/* Wait for a completion, and handle it. */
+/* Handle a completion, or wait up to a second for one. */
 static void handle_completion(void)
 {
 	struct pollfd ready[] = { { channel->fd, POLLIN, 0 }, { events->fd, POLLIN, 0 } };

@@ -10,11 +10,11 @@
  *   5. give the connection an event channel of its own: no other thread sees its events
  *   6. post the receives, accept, wait until the connection is established
  *   7. exchange keys, RDMA WRITE, exchange DONE, as in lesson 03; disconnect
- *   8. destroy everything, in the only order that works
+ *   8. destroy everything, each object before those that it uses
  *
- * A client that is silent for SILENCE seconds loses its connection. A failure ends one connection,
- * never the server; standard error says why. Ctrl-C or SIGTERM ends the server, after all
- * connections have ended. Exit status 1: it cannot serve any client.
+ * A client that is silent for SILENCE seconds loses its connection. A failure in steps 4 to 8 ends
+ * only that one connection; standard error says why. Ctrl-C or SIGTERM ends the server, after all
+ * connections have ended. Exit status 1: the server itself failed.
  */
 #include <endian.h>
 #include <err.h>
@@ -54,7 +54,7 @@ struct connection {
 	struct message receive[2], send[2]; /* indexed by MSG_MR and MSG_DONE */
 	/* set by completions, whose wr_id is the address of the flag: */
 	bool received[2], sent[2], written;
-	bool established, disconnected;
+	bool established, disconnected; /* set by events */
 	char outgoing[SIZE], incoming[SIZE + 1];
 };
 

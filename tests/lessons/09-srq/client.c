@@ -31,7 +31,7 @@ static struct {
 	char incoming[SIZE], outgoing[SIZE];
 } buffers;
 
-/* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
+/* Exit if a call failed: it returned -1 with errno set, an errno or a getaddrinfo(3) value. */
 static void check(int result, const char *what)
 {
 	if (result != 0)

@@ -53,7 +53,7 @@ static struct buffer buffers[BUFFERS];
 static int posted; /* number of posted receives whose completion is not polled yet */
 static int messages, limits;
 
-/* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
+/* Exit if a call failed: it returned -1 and set errno, or it returned an errno value. */
 static void check(int result, const char *what)
 {
 	if (result != 0)
@@ -150,7 +150,7 @@ static void handle_completion(const struct ibv_wc *wc)
 	bool message = buffer->state == POSTED && wc->status == IBV_WC_SUCCESS;
 
 	posted -= buffer->state == POSTED;
-	buffer->state = message ? SENDING : FREE; /* step 7, unless it is a message */
+	buffer->state = message ? SENDING : FREE; /* step 7, except for a message */
 	if (posted <= CLIENTS)
 		post_free_buffers();
 	for (int i = 0; message && i < connected; i++) /* step 6 */

@@ -9,7 +9,7 @@
  *   4. ask the server for its queue pair's number and QKEY: rdma_connect(3), which connects nothing
  *   5. create an address handle: the path to the server's port
  *   6. post all SENDs; each completes when its datagram has left this host
- *   7. receive answers until none has arrived for two seconds
+ *   7. receive answers until all have arrived, or none arrives for two seconds
  *   8. destroy
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 		answers++;
 	printf("%d without an answer\n", DATAGRAMS - answers);
 	check(ibv_destroy_ah(server), "destroy the address handle"); /* step 8 */
-	rdma_destroy_qp(id); /* first: from now on the adapter does not use the memory */
+	rdma_destroy_qp(id); /* from now on the adapter does not use the memory */
 	check(rdma_dereg_mr(incoming_mr), "deregister memory");
 	check(rdma_dereg_mr(outgoing_mr), "deregister memory");
 	rdma_destroy_ep(id);

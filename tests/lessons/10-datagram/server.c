@@ -3,10 +3,10 @@
  * Receive as many datagrams of one client as there are receives, and answer each.
  *   cc server.c -o server -lrdmacm -libverbs && ./server
  *
- *   1. end if this host has only iWARP adapters
+ *   1. end if no adapter of this host has datagrams; iWARP has none
  *   2. create an endpoint that listens; get a request: an identifier with a queue pair
  *   3. register memory, post receives, each with room for a header of 40 bytes
- *   4. accept: the client learns number and QKEY of the queue pair, but no connection exists
+ *   4. accept: the client learns the queue pair's number and QKEY, but no connection exists
  *   5. get the completion of a receive; the header has the sender's address
  *   6. create an address handle from the header, and send the number back; go on with step 5
  *   7. destroy
@@ -41,7 +41,7 @@ static void check(int result, const char *what)
 		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : abs(result)));
 }
 
-/* Exit unless a request has completed with success. */
+/* Exit unless a request has completed successfully. */
 static void check_completion(int count, const struct ibv_wc *wc)
 {
 	check(count < 0 ? -1 : 0, "get a completion");
