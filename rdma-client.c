@@ -20,8 +20,8 @@
 static const char usage[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
 	"  or:  rdma-client [OPTION]... --check [ADDRESS [PORT]]\n"
-	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
-	"RDMA, verify what arrived, and print what the server sent.\n"
+	"Connect to an rdma-server: both sides read or write the other's memory with\n"
+	"one-sided RDMA. Verify what arrived, and print what the server sent.\n"
 	"\n";
 
 /* One session, or with --connections several at once. All connect to `address`. */

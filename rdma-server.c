@@ -24,9 +24,9 @@
 
 static const char usage[] =
 	"Usage: rdma-server [OPTION]... [read|write]\n"
-	"Serve rdma-clients until SIGINT or SIGTERM: read or write each other's memory\n"
-	"with one-sided RDMA, verify what arrived, and print what the client sent.\n"
-	"Without read or write, each client chooses.\n"
+	"Serve rdma-clients until SIGINT or SIGTERM: both sides read or write the\n"
+	"other's memory with one-sided RDMA. Verify what arrived, and print what the\n"
+	"client sent. Without read or write, each client chooses.\n"
 	"\n";
 
 struct server {

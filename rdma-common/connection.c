@@ -666,7 +666,7 @@ enum status connection_join(struct connection *connection)
 	status = explain_loss(connection, connection->protocol.status);
 	status = judge_rate(connection, status);
 	record_cause(connection, CAUSE_STATUS, "%s", status_describe(status));
-	connection_end_counting(connection); /* unless send_verdict() has read them */
+	connection_end_counting(connection); /* if send_verdict() has not */
 	connection->status = status;
 	return status;
 }

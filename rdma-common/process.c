@@ -444,7 +444,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)
 		return process_take_signal(process) ? WAKEUP_SIGNAL : WAKEUP_OTHER;
-	if (ready.data.ptr == process->ended) /* the end was read above, or has arrived since */
+	if (ready.data.ptr == process->ended) /* but read(2) failed: try again */
 		return WAKEUP_OTHER;
 	return take_device_event(process, ready.data.ptr, device_event);
 }

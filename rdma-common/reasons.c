@@ -57,7 +57,7 @@ const char *rejection_advice(int status)
 		return "that host still has an earlier connection with this queue pair number: try "
 		       "again in a minute";
 	case REJECTION_CONSUMER_DEFINED:
-		return "either the server listens at another address of that host (--bind) or "
+		return "either the server listens on another address of that host (--bind) or "
 		       "ended before it answered, or that host has no route back to this one, or "
 		       "a program other than this project's rdma-server refused; see 'rdma "
 		       "resource show cm_id' on that host";

@@ -179,7 +179,7 @@ static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 }
 
 /*
- * Register a ring for the stream of `plan`, as long as the stream or as ring_share() permits. If
+ * Register a ring for the stream of `plan`: as long as the stream, but at most ring_share(). If
  * that fails, retry with half the length, in whole pages, down to a page. Store the length in
  * `plan`.
  */

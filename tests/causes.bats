@@ -214,12 +214,12 @@ restore_rules() {
 }
 
 # bats test_tags=roce,slow
-@test "B2: the program listens only at another address than the given one; its host says at which" {
+@test "B2: the program listens only on an address other than the given one; --check on its host names it" {
 	repair="lab run a ip address del 192.0.2.77/24 dev eth0"
 	lab run a ip address add 192.0.2.77/24 dev eth0
 	start_server --bind 192.0.2.1 write
 	check 4 192.0.2.77 "$port"
-	names B2 "192.0.2.77 rejects the request \(reason 28, consumer defined\), and answers UDP to 192.0.2.2; one of: the program on port $port listens at another address of that host \(--bind\); .*"
+	names B2 "192.0.2.77 rejects the request \(reason 28, consumer defined\), and answers UDP to 192.0.2.2; one of: the program on port $port listens on another address of that host \(--bind\); .*"
 	check 4 fd00::1 "$port"
 	names B2 "fd00::1 rejects the request \(reason 28, consumer defined\), and answers UDP to fd00::2; one of: .*"
 	host=a check 0 192.0.2.2

@@ -934,7 +934,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
-	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason from the server arrived; either the server listens at another address
+	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason from the server arrived; either the server listens on another address
 	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason from the server arrived; read the messages of the server
 	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason from the server arrived
 	# after "stale connection" the client tries once more, with a new queue pair
@@ -999,8 +999,8 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer left	0x cannot set up the connection	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:12 withdrawn:22	$connect: Cannot allocate memory
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 library:0	cannot connect: CONNECT_ERROR, status -1 (Operation not permitted)	rdma_reject=0
-	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address     not resolved: librdmacm failed without a reason (the kernel may have denied permission)*ibv_devices	!> Operation not permitted
-	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route       not resolved: librdmacm failed without a reason (the kernel may have denied permission)	!> Operation not permitted
+	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address     not resolved: librdmacm failed and gives no reason (the kernel may have denied permission)*ibv_devices	!> Operation not permitted
+	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route       not resolved: librdmacm failed and gives no reason (the kernel may have denied permission)	!> Operation not permitted
 	END
 }
 
@@ -1109,8 +1109,8 @@ found() {
 	END
 }
 
-# host-test has the adapter files of Linux; the host of this test has none.
-@test "--check without ADDRESS prints the devices, and how much memory each can register" {
+# host-test covers the findings from the adapter's files in sysfs; the host of this test has no such files.
+@test "--check without ADDRESS prints the devices, and how much memory may be locked" {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 bytes (maximum 4096)
@@ -1142,8 +1142,7 @@ found() {
 	[ "$(grep -c '^device      double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
 }
 
-# The smallest session needs three pages: one for messages, one for each ring. A limit that the driver does not apply
-# is ignored.
+# The smallest session needs three pages: one for messages, one for each ring.
 @test "--check and a session report a limit that prevents registering memory, and exit with 1" {
 	local needs="memory      cannot register the 12 KiB that a session needs: Cannot allocate memory"
 	local advice="  -> raise the locked-memory limit ('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit,*"
@@ -1567,7 +1566,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. If the port is in use (EADDRINUSE, or
 # EADDRNOTAVAIL for a wildcard address), the server tries another port, unless --port is given. A server uses at most 16
 # addresses of a name.
-@test "a server listens at the same port of every address, or of each address of the name in --bind" {
+@test "a server listens on the same port of every address, or of each address of the name in --bind" {
 	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="the port is in use; choose another --port"
 	for errno in 99 97 19; do
 		outcomes <<-END

@@ -76,7 +76,7 @@ static bool hides_reason(const struct rdma_cm_id *id)
 static const char *reason_of(const struct rdma_cm_id *id, int error)
 {
 	return hides_reason(id)
-		       ? "librdmacm failed without a reason (the kernel may have denied permission)"
+		       ? "librdmacm failed and gives no reason (the kernel may have denied permission)"
 		       : strerror(error);
 }
 

@@ -31,7 +31,7 @@ struct devices {
 bool devices_check(struct devices *devices, bool with_memory);
 void devices_release(struct devices *devices);
 
-/* Append the addresses at which other hosts reach the devices; link-local ones are left out. */
+/* Append the addresses of this host that lead to an RDMA device, except link-local ones. */
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found);
 
 /*

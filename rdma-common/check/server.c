@@ -763,7 +763,7 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 			    good ? "verified in both directions" : outcome->end.cause);
 	if (slow)
 		strbuf_addf(&probe->findings->advice,
-			    "at least half of the other sessions are three times as fast");
+			    "at least half of the successful sessions are three times as fast");
 	if (outcome->port > 0 && (slow || is_silence(outcome->end.status)))
 		strbuf_addf(&probe->findings->advice,
 			    "%swhere several paths lead to the server, switches choose one by this "

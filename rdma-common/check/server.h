@@ -39,7 +39,7 @@ struct outcome {
 	bool operated, peer_operated;
 	/* this side, or the server, verified what it received */
 	bool verified, accepted;
-	int64_t elapsed;    /* ns from the start to the server's verdict */
+	int64_t elapsed;    /* ns from the operation's start to the server's verdict */
 	struct rates rates; /* valid if the session measured rates */
 };
 

@@ -39,9 +39,7 @@ unsigned int peers_served(void)
 	return served;
 }
 
-/*
- * The operation of the latest client if it measures a rate; -1: the script decides the operation.
- */
+/* The operation of the latest client if it measures a rate or latency; -1: the script decides. */
 static int measured_operation = -1;
 
 static bool requests_rate(const struct hello *hello)

@@ -223,8 +223,8 @@ static void poll_completions(struct session *session)
 }
 
 /*
- * Handle an event of the connection manager, if there is one, then all completions. A message that
- * the other side sent before the event has then arrived and is handled.
+ * Handle an event of the connection manager, if there is one, then all completions of `session`: a
+ * message that the peer sent before this session's event has arrived by then.
  */
 static void pump(struct session *session)
 {

@@ -923,7 +923,7 @@ static const char several_paths[] =
 
 static const char *slower(const char *rates)
 {
-	return text_of("%s -> at least half of the other sessions are three times as fast; %s",
+	return text_of("%s -> at least half of the successful sessions are three times as fast; %s",
 		       rates, several_paths);
 }
 

@@ -56,8 +56,8 @@ static void check_completion(int count, const struct ibv_wc *wc)
 static void connect_to(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
-	/* 32 sends (2, and 30 for the workaround) and 1 receive, of 1 piece of memory each */
-	struct ibv_qp_init_attr attributes = { .cap = { 32, 1, 1, 1, 0 } };
+	/* at a time: 1 send, 30 writes of the workaround, 1 receive; 1 piece of memory each */
+	struct ibv_qp_init_attr attributes = { .cap = { 31, 1, 1, 1, 0 } };
 	/*
 	 * retransmit a lost packet 7 times; retry without limit while the peer has no receive
 	 * posted
