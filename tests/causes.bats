@@ -68,7 +68,7 @@ number() {
 }
 
 # add_upper HOST KIND [OPTION...]: move the addresses of eth0 to a new interface upper0 of this kind above eth0, in
-# place of an earlier upper0. A bridge forwards nothing for its forward_delay, 15 s by default.
+# place of an earlier upper0, and wait for its carrier. A bridge forwards nothing for its forward_delay, 15 s by default.
 add_upper() {
 	local -A module=([bond]=bonding [vlan]=8021q)
 	modules "$1" "${module[$2]:-$2}"
@@ -88,7 +88,8 @@ add_upper() {
 		ip link set eth0 up
 		ip link set upper0 mtu 4200 up
 		ip address add "192.0.2.$number/24" dev upper0
-		ip address add "fd00::$number/64" dev upper0 nodad' - "$(number "$1")" "${@:2}"
+		ip address add "fd00::$number/64" dev upper0 nodad
+		until grep -q 1 /sys/class/net/upper0/carrier; do sleep 0.05; done' - "$(number "$1")" "${@:2}"
 }
 
 # move_device HOST INTERFACE: move the RDMA device to this interface.
