@@ -157,7 +157,7 @@ static const struct row rows[] = {
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
 { TIME,    BOTH | CHECK,     0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 0, .most = 1000000 },
-{ FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(verify_all),       .help = "verify each pass, not only the last" },
+{ FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(verify_all),       .help = "verify each pass, not only one" },
 { NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
 { RATE,    BOTH | CHECK,     0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
 { SHARE,   CLIENT | CHECK,   0,  "max-loss",     "PERCENT", AT(max_loss),         .help = "fail --check if more packets are lost", .standard = "0.1", .least = 0, .most = 100 },
@@ -199,12 +199,12 @@ static const struct row *find_row(enum role role, int value)
 	return NULL;
 }
 
-#define EXIT_STATUS_HELP                                                             \
-	"Exit status:\n"                                                             \
-	"  0  both directions delivered and verified (server without -1: stopped)\n" \
-	"  1  unexpected failure on this host          2  wrong usage\n"             \
-	"  3  no usable RDMA device, address or route  4  refused by the peer\n"     \
-	"  5  timed out                                6  peer lost\n"               \
+#define EXIT_STATUS_HELP                                                         \
+	"Exit status:\n"                                                         \
+	"  0  all data delivered and verified (server without -1: stopped)\n"    \
+	"  1  unexpected failure on this host          2  wrong usage\n"         \
+	"  3  no usable RDMA device, address or route  4  refused by the peer\n" \
+	"  5  timed out                                6  peer lost\n"           \
 	"  7  contents wrong                           8  too slow, or packets lost\n"
 
 /* Print `usage` and the options of a program; the descriptions begin in column 27. */

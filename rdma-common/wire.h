@@ -130,7 +130,7 @@ struct hello {
 
 /* Kinds of private data from a peer. */
 enum hello_kind {
-	HELLO_ABSENT,  /* no hello: a program that follows the well-known tutorial */
+	HELLO_ABSENT,  /* no hello: a program like the tutorial's (README, Licence) */
 	HELLO_CURRENT, /* a hello of this version */
 	/* A hello of another version, or a truncated one. Only `version` is decoded; 0: missing. */
 	HELLO_OTHER_VERSION,

@@ -974,7 +974,7 @@ static void check_send(const struct work *work)
 	const struct work *other;
 
 	forbid(qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_ERR,
-	       "ibv_post_send before the connection stands");
+	       "ibv_post_send before the connection is established");
 	forbid(is_iwarp() && qp->id->passive && !qp->has_received,
 	       "over iWARP a server sends before its client has");
 	forbid(work->flags & IBV_SEND_INLINE && work->length > qp->cap.max_inline_data,
