@@ -127,11 +127,12 @@ static void start_resolving(const struct client *client, struct connection *conn
 	if (errno == ETIME)
 		resolution_timed_out(connection);
 	else if (source)
-		connection_fail(connection, STATUS_UNRESOLVED,
-				"cannot resolve the address from --bind '%s': %s; give an address "
-				"of this host ('ip address') whose network interface has an RDMA "
-				"device ('rdma link') and a route to ADDRESS",
-				ellipsize(client->options->bind).text, strerror(errno));
+		connection_fail(
+			connection, STATUS_UNRESOLVED,
+			"cannot resolve ADDRESS with --bind '%s' as the source: %s; give an "
+			"address of this host ('ip address') whose network interface has an "
+			"RDMA device ('rdma link') and a route to ADDRESS",
+			ellipsize(client->options->bind).text, strerror(errno));
 	else
 		address_unresolved(client, connection, errno);
 }

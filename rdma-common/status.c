@@ -76,7 +76,7 @@ const char *status_describe(enum status status)
 	case STATUS_REFUSED:
 		return "the peer refused; see its messages";
 	case STATUS_TIMED_OUT:
-		return "no progress for the time of --timeout: check that the peer is running";
+		return "no progress during --timeout: check that the peer is running";
 	case STATUS_PEER_LOST:
 		return "the peer left before the session was complete; see its messages";
 	case STATUS_CONTENTS_WRONG:

@@ -464,7 +464,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "reports fewer produced bytes than before";
-	/* MSG_DONE counts one pass: it leaves `last` of a timed WRITE that repeats unknown */
+	/* MSG_DONE counts one pass: for a timed WRITE that repeats, `last` stays unknown */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "reports produced bytes after the end of the "
 						"payload"

@@ -306,7 +306,7 @@ happy_path() {
 	# the peer announces its last produced bytes in MSG_DONE alone, without a MSG_WINDOW
 	client --one-way	0	one-way payload:9100 ring:3000 DONE-first received-DONE@100
 	both -s 100	0	[iwarp] payload:9100 ring:3000 DONE-first received-DONE@100
-	# the peer stores slowly after MSG_DONE: the program waits, and confirms 100 MSG_WINDOW after its own verdict
+	# the peer stores slowly after MSG_DONE: after its own verdict the program waits, and confirms the peer's MSG_WINDOWs
 	every -s 100000	0	stores:1000
 	client --one-way -s 100000	0	[iwarp] write one-way stores:1000
 	one-off -s 100000	0	[iwarp] one-way stores:1000
@@ -502,7 +502,7 @@ happy_path() {
 # The session ends after --timeout in simulated time; if everything was received, after one more second for closing.
 # With a payload of 1.7 MB, fdatasync syncs the first MiB while the rest arrives.
 # bats test_tags=memory
-@test "a disk that does not answer ends the session soon after --timeout, or before, with the reason" {
+@test "a disk that does not answer ends the session with the reason, at the latest soon after --timeout" {
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
 	outcomes <<-END
@@ -1757,7 +1757,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	client -o $long/file	1	write unknown	$missing
 	client -B $long	3	read	rdma-client: cannot resolve --bind '$shown': 
 	server -B $long	3	read	rdma-server: cannot resolve --bind '$shown': 
-	client -B $long	3	addresses:192.0.2.2 fail:rdma_resolve_addr:1:19	from --bind '$shown': No such device; give an address of this host
+	client -B $long	3	addresses:192.0.2.2 fail:rdma_resolve_addr:1:19	--bind '$shown' as the source: No such device; give an address of this host
 	server -B $long -p $(printf '%0140d' 1)	1	$taken:98	: the port is in use; choose another --port
 	server -B $long	3	$taken:19	listen on $shown port any	: No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')
 	END
@@ -1968,8 +1968,8 @@ drawn() {
 @test "a client's --bind accepts an address of this host, and refuses addresses of other hosts or of the other family" {
 	outcomes <<-END
 	client -B 192.0.2.2	0	read
-	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:99	from --bind '192.0.2.3': Cannot assign requested address
-	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:19	from --bind '192.0.2.3': No such device
+	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:99	with --bind '192.0.2.3' as the source: Cannot assign requested address
+	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:19	with --bind '192.0.2.3' as the source: No such device
 	client -J -B fd00::2	3	read	--bind 'fd00::2' is not an IPv4 address, but the server's is
 	client -J -B 192.0.2.300	3	read	cannot resolve --bind '192.0.2.300': 	> "status": 3,
 	END

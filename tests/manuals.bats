@@ -78,7 +78,7 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	done
 }
 
-@test "a test of the programs expects each message of the pages" {
+@test "each message in DIAGNOSTICS is expected by a test of the programs" {
 	local message count=0
 	while read -r message; do
 		count=$((count + 1))

@@ -13,7 +13,7 @@ usage_error() {
 }
 
 # manuals.bats compares --help with the pages.
-@test "--help fits a screen on standard output; --version names the program and the version" {
+@test "--help prints at most 39 lines of 80 columns on standard output; --version names the program and the version" {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
 		[[ $output == "Usage: $program [OPTION]... "*"read|write"* ]]
@@ -112,7 +112,7 @@ without_input() {
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 }
 
-@test "with fewer than 32 descriptors a program exits with 1, and names the limit on open files" {
+@test "with fewer than 32 descriptors a failure of librdmacm gives exit status 1, and advice to raise the limit" {
 	run -1 bash -c 'ulimit -n 31 && exec "$@"' - "$BATS_TEST_DIRNAME/../rdma-client" -t 1 read 192.0.2.1 1
 	[[ $output == *"raise the limit of open files ('ulimit -n')"* ]]
 }

@@ -151,7 +151,7 @@ check_sessions() {
 	expect 4
 	wait_for_line "$server_err" '192\.0\.2\.9 port [0-9]+: refused' "$server"
 	client -B 192.0.2.1 write 192.0.2.1 "$port"
-	expect 3 "cannot resolve the address from --bind '192.0.2.1': "
+	expect 3 "cannot resolve ADDRESS with --bind '192.0.2.1' as the source: "
 	stop_server
 }
 

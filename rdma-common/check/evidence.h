@@ -38,7 +38,7 @@
 	X(route_kind)        /* "ethernet", "infiniband", "loopback", or a kind such as "ipip" */ \
 	X(own_address)       /* "yes": the address is one of this host's; "no" */                 \
 	X(vrf)               /* a VRF of this host */                                             \
-	X(gid_interface)     /* interface with the source, if it leads to a device; "none" */     \
+	X(gid_interface)     /* interface that has the source, if it leads to a device; "none" */ \
 	X(gid_kind)          /* kind of gid_interface, such as "vlan"; "plain": it has none */    \
 	X(next_hop)          /* gateway of the route, or the address */                           \
 	X(neighbour)         /* "resolved" or "failed": the next hop's hardware address */        \

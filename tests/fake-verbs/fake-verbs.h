@@ -320,7 +320,8 @@ struct peer {
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;
-	bool lied;           /* a lie was sent: the program's answers are not checked */
+	/* after a lie or a bad verdict, the program's windows and operation are not checked */
+	bool lied;
 	unsigned int steps;  /* number of steps since MSG_MR, for gives-up:N */
 	bool silent;         /* the peer sends nothing more */
 	bool pumping, again; /* see pump() */

@@ -305,7 +305,8 @@ static void send_source(const struct source *source, size_t size)
 		assert_int_equal(payload.length, size);
 		assert_int_equal(payload.size, size <= PAYLOAD_WHOLE ? size : 0);
 		assert_int_equal(payload.descriptor < 0, size <= PAYLOAD_WHOLE);
-		assert_has_bytes(&payload, 0, size); /* another client reads the payload again */
+		assert_has_bytes(&payload, 0, size);
+		/* another client reads a part again */
 		assert_has_bytes(&payload, size / 2, size - size / 2);
 	} else {
 		assert_true(payload.length == LENGTH_UNKNOWN);

@@ -531,8 +531,8 @@ static void watch_findings(const struct occasion *occasion)
 }
 
 /*
- * Return true until this side disconnects. It delays its disconnect until the reason for a rejected
- * request is known, until its MSG_DONE has completed, or until its deadline.
+ * Return true until this side disconnects. Until its deadline it waits for the reason after a post
+ * has failed, and, if it lingers, for the completion of its MSG_DONE.
  */
 static bool is_before_disconnect(const struct protocol *protocol)
 {
