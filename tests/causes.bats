@@ -306,6 +306,9 @@ with_addresses() {
 	names L6 "there is no route to 203.0.113.9 \(ENETUNREACH\)"
 	check 3 2001:db8::9
 	names L6 "there is no route to 2001:db8::9 \(ENETUNREACH\)"
+	check 3 --bind 192.0.2.77 192.0.2.1 # not an address of this host
+	says "  -> give --bind an address of this host .*"
+	[[ $output != *"(L6)"* ]]
 }
 
 @test "L6: a route forbids the address" {

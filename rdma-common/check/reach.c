@@ -30,10 +30,10 @@ static const struct rule rules[] = {
 	{ "L5", "interface_here=no transport=roce|iwarp",
 	  "no RDMA device has its network interface in this network namespace",
 	  { 0 }, "move the interface of {device}, or a virtual function, into this namespace" },
-	{ "L6", "route!=found vrf=*",
+	{ "L6", "route!=found error!=EADDRNOTAVAIL vrf=*",
 	  "there is no route to {address} in the main table ({route}); the VRF {vrf} has a table of its own",
 	  { 0 }, "see 'ip route get {address}', and use an interface outside of the VRF, at least with Soft-RoCE: it ignores packets that arrive through a VRF" },
-	{ "L6", "route!=found",
+	{ "L6", "route!=found error!=EADDRNOTAVAIL",
 	  "there is no route to {address} ({route})",
 	  { 0 }, "see 'ip route get {address}'; give a network interface an address in the network of {address}, or add a route" },
 	{ "L7", "error=* route_kind!=ethernet|infiniband|loopback",
@@ -119,7 +119,7 @@ static const struct rule rules[] = {
 	  ASK_THERE },
 	{ "C10", "request=silent neighbour=resolved udp_other=silent",
 	  "the hardware address of {next_hop} is known, but no packet comes back from {address}",
-	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "a router leads to that host, which is down, or another host has the same address or hardware address" },
+	  { "a firewall drops every packet that no rule allows", "that host has no route back to {source}, or the route leads over another interface", "that host is down, or another host has the same address or hardware address" },
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 };
 

@@ -60,9 +60,11 @@ static const struct row rows[] = {
 	{ "transport=iwarp software=yes first_namespace=no interface_here=no", "L5" },
 	{ "transport=infiniband interface_here=no", NULL },
 	{ "transport=roce software=no interface_here=yes", NULL },
-	{ "transport=roce route=ENETUNREACH vrf=red", "L6" },
-	{ "transport=roce route=ENETUNREACH", "L6" },
-	{ "transport=iwarp route=EHOSTUNREACH", "L6" },
+	{ "transport=roce route=ENETUNREACH error=ENETUNREACH vrf=red", "L6" },
+	{ "transport=roce route=ENETUNREACH error=ENETUNREACH", "L6" },
+	{ "transport=iwarp route=EHOSTUNREACH error=EHOSTUNREACH", "L6" },
+	/* --bind is not an address of this host */
+	{ "transport=roce route=ENETUNREACH error=EADDRNOTAVAIL", NULL },
 	{ ROCE "route_interface=t0 route_kind=ipip gid_interface=none error=ENODEV", "L7" },
 	/* newer kernels resolve addresses for iWARP over a tunnel */
 	{ "transport=iwarp route=found route_interface=t0 route_kind=ipip", NULL },
