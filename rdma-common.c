@@ -258,8 +258,10 @@ static int post_batch(struct connection *connection, unsigned int count, uint64_
 		transfer_rejected(&connection->transfer, wr_detail(bad_wr->wr_id));
 	if (error)
 		return error;
-	print_trace(&connection->log, "ibv_post_send: RDMA %s of %" PRIu64 " bytes in %u requests",
-		    last->opcode == IBV_WR_RDMA_WRITE ? "WRITE" : "READ", bytes, count);
+	print_trace(&connection->log,
+		    "ibv_post_send: RDMA %s of %" PRIu64 " byte%s in %u request%s",
+		    last->opcode == IBV_WR_RDMA_WRITE ? "WRITE" : "READ", bytes, plural(bytes),
+		    count, plural(count));
 	return 0;
 }
 

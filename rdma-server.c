@@ -24,8 +24,8 @@
 
 static const char usage[] =
 	"Usage: rdma-server [OPTION]... [read|write]\n"
-	"Serve rdma-clients until SIGINT or SIGTERM: both sides read or write the\n"
-	"other's memory with one-sided RDMA. Verify what arrived, and print what the\n"
+	"Serve rdma-clients until SIGINT, SIGTERM or SIGHUP: both sides read or write\n"
+	"the other's memory with one-sided RDMA. Verify what arrived, and print what the\n"
 	"client sent. Without read or write, each client chooses.\n"
 	"\n";
 
@@ -153,9 +153,10 @@ static enum status explain_listening(struct engine *engine, int error)
 	}
 	return process_fail(&engine->process,
 			    is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE,
-			    "cannot listen on %s port %s: %s%s",
+			    "cannot listen on %s%s%s: %s%s",
 			    ellipsize(options->bind ? options->bind : "all addresses").text,
-			    ellipsize(options->port ? options->port : "any").text, reason, advice);
+			    options->port ? " port " : ", any port",
+			    ellipsize(options->port ? options->port : "").text, reason, advice);
 }
 
 static enum status start_listening(struct server *server, const struct addrinfo *addresses)

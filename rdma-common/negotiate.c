@@ -91,8 +91,10 @@ enum status resolve_name(struct process *process, const char *what, const char *
 
 	if (!error)
 		return STATUS_SUCCESS;
-	return process_fail(process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s", what,
-			    ellipsize(name ? name : "any").text, lookup_error(error));
+	return process_fail(process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s%s", what,
+			    ellipsize(name ? name : "any").text, lookup_error(error),
+			    error == EAI_NONAME ? "; give an address, or add the name to /etc/hosts"
+						: "");
 }
 
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)

@@ -205,7 +205,7 @@ static const struct row *find_row(enum role role, int value)
 	"  1  unexpected failure on this host          2  wrong usage\n"         \
 	"  3  no usable RDMA device, address or route  4  refused by the peer\n" \
 	"  5  timed out                                6  peer lost\n"           \
-	"  7  contents wrong                           8  too slow, or packets lost\n"
+	"  7  contents wrong                           8  too slow; --check: limit, loss\n"
 
 /* Print `usage` and the options of a program; the descriptions begin in column 27. */
 static void print_help(enum role role, const char *usage)

@@ -124,8 +124,8 @@ static enum status region_create(const struct region_owner *owner, struct region
 		errno = error;
 		return registration_failed(size, owner->account->registered, failure);
 	}
-	print_trace(owner->log, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s", size,
-		    (void *)region->memory, region->mr->rkey, access_names(access));
+	print_trace(owner->log, "ibv_reg_mr: %zu byte%s at %p, rkey 0x%" PRIx32 ", access %s", size,
+		    plural(size), (void *)region->memory, region->mr->rkey, access_names(access));
 	return STATUS_SUCCESS;
 }
 

@@ -1573,7 +1573,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		one-off	0	fail:rdma_bind_addr:2+:$errno	rdma_listen=1
 		one-off	3	fail:rdma_bind_addr:1+:$errno	give --bind an address of a network interface
 		one-off -B name -p 4000	0	$several fail:rdma_bind_addr:3+:$errno	rdma_listen=2
-		server -B name	3	$several fail:rdma_bind_addr:1+:$errno	on name port any: 
+		server -B name	3	$several fail:rdma_bind_addr:1+:$errno	on name, any port: 
 		END
 	done
 	outcomes <<-END
@@ -1759,7 +1759,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	server -B $long	3	read	rdma-server: cannot resolve --bind '$shown': 
 	client -B $long	3	addresses:192.0.2.2 fail:rdma_resolve_addr:1:19	--bind '$shown' as the source: No such device; give an address of this host
 	server -B $long -p $(printf '%0140d' 1)	1	$taken:98	: the port is in use; choose another --port
-	server -B $long	3	$taken:19	listen on $shown port any	: No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')
+	server -B $long	3	$taken:19	listen on $shown, any port: No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')
 	END
 }
 

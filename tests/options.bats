@@ -13,7 +13,7 @@ usage_error() {
 }
 
 # manuals.bats compares --help with the pages.
-@test "--help prints at most 39 lines of 80 columns on standard output; --version names the program and the version" {
+@test "--help prints at most 39 lines of text, of 80 columns, on standard output; --version names the program and the version" {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
 		[[ $output == "Usage: $program [OPTION]... "*"read|write"* ]]
