@@ -235,6 +235,15 @@ static unsigned int seconds_to_connect(const struct connection *connection)
 	return left < timeout ? (unsigned int)left : timeout;
 }
 
+/* Trace the source port, if it is known: source_port() queries the adapter's GIDs. */
+static void trace_source_port(const struct connection *connection)
+{
+	unsigned int port = source_port(connection->id);
+
+	if (port > 0)
+		print_trace(&connection->log, "%s", source_port_describe(port).text);
+}
+
 static void route_resolved(struct connection *connection)
 {
 	uint8_t hello[HELLO_SIZE];
@@ -243,8 +252,8 @@ static void route_resolved(struct connection *connection)
 	int error;
 
 	print_status(&connection->log, "route resolved.");
-	if (connection->options->connections > 1 && source_port(connection->id) > 0)
-		print_trace(&connection->log, "source port %u", source_port(connection->id));
+	if (connection->options->connections > 1 && connection->options->verbose)
+		trace_source_port(connection);
 	connection_extend_deadline(connection);
 	connection->resolved = true;
 	if (seconds == 0) {

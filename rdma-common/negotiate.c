@@ -210,6 +210,17 @@ unsigned int source_port(struct rdma_cm_id *id)
 	return label ? udp_source_port(label) : 0;
 }
 
+struct strbuf source_port_describe(unsigned int port)
+{
+	struct strbuf text = { 0 };
+
+	if (port > 0)
+		strbuf_addf(&text, "source port %u", port);
+	else
+		strbuf_addf(&text, "source port not known");
+	return text;
+}
+
 /* ---- Shortages ---- */
 
 /*

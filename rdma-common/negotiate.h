@@ -150,6 +150,9 @@ unsigned int udp_source_port(uint32_t flow_label);
  */
 unsigned int source_port(struct rdma_cm_id *id);
 
+/* Return "source port N", or that the port is not known (0). */
+struct strbuf source_port_describe(unsigned int port);
+
 /* Convert an MTU of verbs to bytes; 0: not a valid MTU. */
 unsigned int mtu_bytes(enum ibv_mtu mtu);
 

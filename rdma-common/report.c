@@ -247,14 +247,7 @@ void report_listening(const struct engine *engine, uint16_t port)
 
 static struct strbuf describe_source_port(const struct connection *connection)
 {
-	unsigned int port = source_port(connection->id);
-	struct strbuf text = { 0 };
-
-	if (port > 0)
-		strbuf_addf(&text, "source port %u", port);
-	else
-		strbuf_addf(&text, "source port not known");
-	return text;
+	return source_port_describe(source_port(connection->id));
 }
 
 void report_path(const struct connection *connection)

@@ -750,10 +750,7 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 	bool measured = good && probe->parameters.measured;
 	bool slow = measured && is_slow(probe, outcome);
 
-	if (outcome->port > 0)
-		strbuf_addf(&probe->findings->found, "source port %u: ", outcome->port);
-	else
-		strbuf_addf(&probe->findings->found, "source port not known: ");
+	strbuf_addf(&probe->findings->found, "%s: ", source_port_describe(outcome->port).text);
 	if (measured)
 		strbuf_addf(&probe->findings->found, "client to server %s, server to client %s",
 			    rate_describe(outcome->rates.to_server).text,
