@@ -93,8 +93,7 @@ enum status resolve_name(struct process *process, const char *what, const char *
 		return STATUS_SUCCESS;
 	return process_fail(process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s%s", what,
 			    ellipsize(name ? name : "any").text, lookup_error(error),
-			    error == EAI_NONAME ? "; give an address, or add the name to /etc/hosts"
-						: "");
+			    error == EAI_NONAME ? "; " NAME_ADVICE : "");
 }
 
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)

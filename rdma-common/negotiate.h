@@ -96,6 +96,9 @@ struct sockaddr *choose_source(const struct addrinfo *sources, const struct addr
  */
 const char *lookup_error(int error);
 
+/* Advice if a name is not known. */
+#define NAME_ADVICE "give an address, or add the name to /etc/hosts"
+
 /*
  * Resolve `name` (NULL: the wildcards of IPv4 and IPv6) and `port` (NULL: none) to `addresses`,
  * which the caller frees (freeaddrinfo(3)). Messages call the name `what`. On failure print and

@@ -109,6 +109,5 @@ const char *missing_device_advice(bool present, bool openable, bool exclusive)
 		return "the RDMA subsystem is in exclusive mode ('rdma system'), so each device "
 		       "belongs to one network namespace, and none to this one: move one here "
 		       "('rdma dev set DEVICE netns NAME')";
-	return "load the modules of the adapter's driver ('rdma link' lists the devices), or create a "
-	       "software device ('rdma link add rdma0 type rxe netdev eth0')";
+	return NO_DEVICE_ADVICE;
 }

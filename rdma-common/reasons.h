@@ -41,6 +41,11 @@ const char *shortage_advice(int error);
  */
 const char *cgroup_advice(int error);
 
+/* Advice if the kernel has no RDMA device. */
+#define NO_DEVICE_ADVICE                                                                       \
+	"load the modules of the adapter's driver ('rdma link' lists the devices), or create " \
+	"a software device ('rdma link add rdma0 type rxe netdev eth0')"
+
 /*
  * Return what to change if librdmacm finds no device. `present`: sysfs has a device. `openable`:
  * this process may open the files of all devices. `exclusive`: the RDMA subsystem gives each device

@@ -254,8 +254,7 @@ bool path_look_up(struct path *path)
 	if (error) {
 		strbuf_addf(&path->findings->found, "'%s' not resolved: %s",
 			    ellipsize(options->address).text, lookup_error(error));
-		strbuf_addf(&path->findings->advice,
-			    "give an address, or add the name to /etc/hosts");
+		strbuf_addf(&path->findings->advice, NAME_ADVICE);
 		return findings_report(path->findings, "name", false);
 	}
 	path->untried = path->addresses;

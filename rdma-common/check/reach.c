@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../json.h"
+#include "../reasons.h"
 
 #define ROCE_SILENT "transport=roce request=silent "
 
@@ -17,7 +18,7 @@ static const struct rule rules[] = {
 	  { 0 }, "move a device here: 'rdma dev set DEVICE netns NAME' in the namespace that has it ('rdma system' shows the mode)" },
 	{ "L1", "kernel_device=none drivers=none",
 	  "this host, or this network namespace, has no RDMA device",
-	  { 0 }, "load the modules of the adapter's driver ('rdma link' lists the devices), or create a software device ('rdma link add rdma0 type rxe netdev eth0')" },
+	  { 0 }, NO_DEVICE_ADVICE },
 	{ "L2", "kernel_device!=none drivers=none",
 	  "the kernel has the RDMA device {kernel_device}, but libibverbs has no driver for it",
 	  { 0 }, "install ibverbs-providers of the same release as libibverbs, look into /etc/libibverbs.d, and run 'IBV_SHOW_WARNINGS=1 ibv_devices'" },
@@ -244,8 +245,7 @@ void reach_report_good(struct findings *findings, const struct evidence *evidenc
 {
 	expand(evidence,
 	       evidence_is(evidence, FACT_transport, "iwarp")
-		       ? "{address} answers TCP (port {control_port}), possibly "
-			 "without iWARP"
+		       ? "{address} answers TCP (port {control_port}), possibly without iWARP"
 		       : "{address} answers connect requests (port {control_port}): "
 			 "packets pass in both directions",
 	       &findings->found);
