@@ -224,6 +224,13 @@ build/peer: tests/peer/peer.c tests/peer/deviation.h $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES)
 
+# Libraries that tests load into a program in front of librdmacm.
+PRELOADS = $(patsubst tests/%.c,build/%.so,$(wildcard tests/preload/*.c))
+
+$(PRELOADS): build/%.so: tests/%.c
+	@mkdir -p $(@D)
+	$(COMPILE) -fPIC -shared $(LDFLAGS) -o $@ $< -ldl
+
 # Each C file of a lesson is a program, and includes no header of this project.
 LESSON_FILES = $(wildcard tests/lessons/*/*.c)
 LESSONS = $(LESSON_FILES:tests/%.c=build/%)
@@ -240,7 +247,7 @@ FAKE_VERBS = fake-verbs-none fake-verbs-address fake-verbs-thread
 $(FAKE_VERBS): fake-verbs-%:
 	@$(MAKE) --no-print-directory -f tests/fake-verbs/fake-verbs.mk SANITIZE=$*
 
-tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(LESSONS)
+tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(PRELOADS) $(LESSONS)
 tests-all: tests $(SANITIZED) $(FUZZERS) $(FAKE_VERBS)
 
 check: ## run the quick tests: unit tests, the fake library, sessions and faults over Soft-RoCE, sessions over soft-iWARP

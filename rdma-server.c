@@ -34,6 +34,7 @@ struct server {
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
 	bool stopping;      /* accept no more sessions; exit after the last one */
+	bool warned;        /* warn_unfound() has printed its warning */
 	enum status status; /* result of the program */
 };
 
@@ -300,6 +301,33 @@ static struct options options_for(const struct server *server, const struct peer
 	return options;
 }
 
+/* Reject a request that becomes no session, and destroy its identifier. */
+static void turn_away(struct server *server, struct rdma_cm_id *id, const struct options *options,
+		      enum refusal refusal)
+{
+	reject_request(id, options, refusal);
+	id->context = NULL; /* if the id remains, its late events are ignored */
+	if (rdma_destroy_id(id))
+		print_warning(&server->engine.console, "cannot destroy a connection identifier: %s",
+			      strerror(errno));
+}
+
+/*
+ * Warn once that librdmacm has not found the device of a request: a peer can send any number of
+ * such requests.
+ */
+static void warn_unfound(struct server *server, struct rdma_cm_id *id)
+{
+	if (!server->warned)
+		print_warning(&server->engine.console,
+			      "rejected a connect request to %s: librdmacm finds no RDMA device "
+			      "for this address, which happens if the device has node GUID 0 "
+			      "(/sys/class/infiniband/*/node_guid); later requests of this kind "
+			      "are rejected without a message",
+			      endpoint_of(rdma_get_local_addr(id)).address);
+	server->warned = true;
+}
+
 static void handle_connect_request(struct server *server, const struct cm_event *event)
 {
 	const struct peer_hello client = decode_peer_hello(event);
@@ -307,15 +335,17 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	enum refusal refusal = hello_refusal(&options, server->engine.payload.length, &client);
 	struct connection *connection;
 
+	/* NULL if the device has node GUID 0 (ucma_query_addr() in librdmacm's cma.c) */
+	if (!event->id->verbs) {
+		warn_unfound(server, event->id);
+		turn_away(server, event->id, &options, REFUSAL_SETUP);
+		return;
+	}
 	/* --check tries the other operation next: do not report this as a refusal */
 	if (refusal == REFUSAL_OPERATION && client.hello.flags & HELLO_CHECK) {
 		print_trace(&server->engine.log,
 			    "rdma_reject: --check asks for the other operation");
-		reject_request(event->id, &options, refusal);
-		if (rdma_destroy_id(event->id))
-			print_warning(&server->engine.console,
-				      "cannot destroy a connection identifier: %s",
-				      strerror(errno));
+		turn_away(server, event->id, &options, refusal);
 		return;
 	}
 	connection = connection_create(&server->engine, event->id, &options,

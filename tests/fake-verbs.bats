@@ -836,6 +836,20 @@ happy_path() {
 	END
 }
 
+# librdmacm finds no device whose node GUID is 0. It then reports the request as if it had found one.
+# bats test_tags=memory
+@test "a server rejects requests whose device librdmacm does not find, warns once, and serves the next client" {
+	local refused="rejected a connect request to 192.0.2.2: librdmacm finds no RDMA device for this address"
+	outcomes <<-END
+	server	0	[iwarp] clients:3 unfound:2 refused:9	1x $refused	served=1	rdma_reject=2
+	server -J	0	clients:3 together unfound:1 refused:9	1x $refused	listening on	served=2
+	server	0	check unfound:1 refused:9	1x $refused	served=0
+	one-off	0	[iwarp] write clients:2 unfound:1 refused:9	1x $refused	served=1
+	server	0	clients:2 unfound:1 fail:rdma_reject:1:22	1x $refused	served=1
+	server	0	clients:2 unfound:1 refused:9 abandons fail:rdma_destroy_id:1:16	1x $refused	cannot destroy a connection identifier	served=1
+	END
+}
+
 # bats test_tags=memory
 @test "a known result stays the reported reason if a deadline or a signal then ends the session" {
 	outcomes both <<-END

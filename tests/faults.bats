@@ -86,6 +86,22 @@ server_against() {
 @test "server: reports a client that is killed during a long read"     { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
 @test "server: reports a region with a wrong rkey"                     { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
 
+# Run the server with a library that hides the device of the first two requests from it (tests/preload/unfound.c).
+@test "server: rejects requests whose device librdmacm does not find, warns once, and serves the next client" {
+	local mode request
+	for mode in read write; do
+		start_command env LD_PRELOAD="$top/build/preload/unfound.so" UNFOUND=2 \
+			"$PROGRAMS/rdma-server" -t "$LIMIT" -m "from the server" "$mode"
+		for request in 1 2; do
+			client -t "$LIMIT" "$mode" 192.0.2.1 "$port"
+			ends 4 "the server refused: the server could not set up the session; see its messages"
+		done
+		serves_well "$mode"
+		grep "rejected a connect request to 192.0.2.1: librdmacm finds no RDMA device for this address" "$server_err"
+		[ "$(wc -l <"$server_err")" -eq 1 ]
+	done
+}
+
 # ---- Signals, hosts and links that fail during a session ----
 
 # when WHO MODE OPTIONS STATUS SECONDS TEXT PEER-OPTIONS COMMAND...: start our client, or our server with --one-off,

@@ -191,8 +191,18 @@ struct fake_id *any_id(void)
 	return SLIST_FIRST(&ids);
 }
 
+/*
+ * Bind an id to the device. librdmacm does not find the device of the first ids (unfound:N), and
+ * reports no error (ucma_query_addr() in its cma.c).
+ */
 static void bind_to_device(struct rdma_cm_id *id)
 {
+	static unsigned int unfound;
+
+	if (unfound < scripted_number("unfound", 0)) {
+		unfound++;
+		return;
+	}
 	synchronize_devices();
 	if (!id->verbs)
 		use_context(adapter());
@@ -308,6 +318,13 @@ static void show_path(struct fake_id *id)
 	id->id.route.num_paths = 1;
 }
 
+/* Show this host's address, on which a request arrived. */
+static void show_own_address(struct rdma_cm_id *id)
+{
+	id->route.addr.src_sin.sin_family = AF_INET;
+	id->route.addr.src_sin.sin_addr.s_addr = htonl(0xc0000202);
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **event)
 {
 	struct channel *channel = (struct channel *)base;
@@ -328,6 +345,8 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 		id->path.traffic_class = (uint8_t)scripted_number("tos", 0);
 		show_path(id);
 		bind_to_device(&id->id);
+		if (!id->id.verbs) /* tests/recorded has sessions without this address */
+			show_own_address(&id->id);
 		id->id.route.addr.dst_sin.sin_family = AF_INET;
 		id->id.route.addr.dst_sin.sin_port = htons((uint16_t)next_peer_port++);
 		id->id.route.addr.dst_sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
