@@ -13,6 +13,7 @@
 
 #include "rdma-common/check/check.h"
 #include "rdma-common/connection.h"
+#include "rdma-common/guid.h"
 #include "rdma-common/output.h"
 #include "rdma-common/reasons.h"
 #include "rdma-common/report.h"
@@ -104,6 +105,20 @@ static void route_unresolved(const struct client *client, struct connection *con
 			advice ? advice : "over InfiniBand, check that the subnet manager runs");
 }
 
+/* Fail the session and return true if the device of the route has node GUID 0. */
+static bool has_zero_guid(const struct client *client, struct connection *connection,
+			  struct sockaddr *source)
+{
+	struct ibv_context *device =
+		guid_find_for(client->engine->process.devices, source, client->address->ai_addr);
+
+	if (!device)
+		return false;
+	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the address: %s",
+			guid_describe(device).text);
+	return true;
+}
+
 /*
  * Start to look up the RDMA device and the neighbor of the address; an event reports the result. If
  * the lookup cannot start, fail the session.
@@ -120,6 +135,8 @@ static void start_resolving(const struct client *client, struct connection *conn
 				client->address->ai_family == AF_INET6 ? "IPv6" : "IPv4");
 		return;
 	}
+	if (has_zero_guid(client, connection, source))
+		return;
 	print_trace(&connection->log, "rdma_resolve_addr");
 	if (!resolve_address(connection->id, source, client->address->ai_addr,
 			     connection->deadline))
@@ -161,6 +178,12 @@ static void address_resolved(const struct client *client, struct connection *con
 {
 	int timeout = (int)(connection->deadline - now_milliseconds());
 
+	if (!connection->id->verbs) {
+		connection_fail(connection, STATUS_UNRESOLVED,
+				"the address is resolved, but librdmacm finds no RDMA device for "
+				"it" UNFOUND_ADVICE);
+		return;
+	}
 	print_status(&connection->log, "address resolved.");
 	if (connection_prepare(connection, connection->options->one_way) != STATUS_SUCCESS)
 		return;

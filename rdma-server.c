@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "rdma-common/connection.h"
+#include "rdma-common/guid.h"
 #include "rdma-common/output.h"
+#include "rdma-common/reasons.h"
 #include "rdma-common/report.h"
 
 /* Maximum number of connect requests that wait for this program. */
@@ -36,6 +38,8 @@ struct server {
 	bool stopping;      /* accept no more sessions; exit after the last one */
 	bool warned;        /* warn_unfound() has printed its warning */
 	enum status status; /* result of the program */
+	/* device of an address of --bind, if its node GUID is 0; else NULL */
+	struct ibv_context *unfound;
 };
 
 static enum parsed parse_server_arguments(struct options *options, int argc, char **argv)
@@ -90,6 +94,21 @@ static bool is_port_taken(struct server *server, struct sockaddr *address, uint1
 	return taken;
 }
 
+/*
+ * Return true, with errno ENODEV, if the device of the bound address has node GUID 0: the listener
+ * would reject every request.
+ */
+static bool misses_device(struct server *server, struct rdma_cm_id *id)
+{
+	struct ibv_context *device = guid_find(server->engine.process.devices, id);
+
+	if (!device)
+		return false;
+	server->unfound = device;
+	errno = ENODEV;
+	return true;
+}
+
 /* Add a listener on `address`. Return 0, or -1 with errno. */
 static int listen_on(struct server *server, struct sockaddr *address)
 {
@@ -102,7 +121,7 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	if ((address->sa_family == AF_INET6 &&
 	     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on))) ||
 	    set_type_of_service(id, server->engine.options) || rdma_bind_addr(id, address) ||
-	    rdma_listen(id, BACKLOG)) {
+	    misses_device(server, id) || rdma_listen(id, BACKLOG)) {
 		error = errno;
 		rdma_destroy_id(id);
 		errno = error;
@@ -140,24 +159,26 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	return server->listener_count > 0 ? 0 : -1;
 }
 
-static enum status explain_listening(struct engine *engine, int error)
+static enum status explain_listening(struct server *server, int error)
 {
-	const struct options *options = engine->options;
-	const char *reason = strerror(error), *advice = "";
+	const struct options *options = server->engine.options;
+	struct strbuf reason = { 0 };
 
-	if (error == EADDRINUSE) {
-		reason = "the port is in use";
-		advice = "; choose another --port";
-	} else if (is_unusable(error)) {
-		advice = "; give --bind an address of a network interface that has an RDMA device "
-			 "('rdma link')";
-	}
-	return process_fail(&engine->process,
+	if (error == EADDRINUSE)
+		strbuf_addf(&reason, "the port is in use; choose another --port");
+	else if (is_unusable(error) && server->unfound)
+		reason = guid_describe(server->unfound);
+	else
+		strbuf_addf(&reason, "%s%s", strerror(error),
+			    is_unusable(error) ? "; give --bind an address of a network interface "
+						 "that has an RDMA device ('rdma link')"
+					       : "");
+	return process_fail(&server->engine.process,
 			    is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE,
-			    "cannot listen on %s%s%s: %s%s",
+			    "cannot listen on %s%s%s: %s",
 			    ellipsize(options->bind ? options->bind : "all addresses").text,
 			    options->port ? " port " : ", any port",
-			    ellipsize(options->port ? options->port : "").text, reason, advice);
+			    ellipsize(options->port ? options->port : "").text, reason.text);
 }
 
 static enum status start_listening(struct server *server, const struct addrinfo *addresses)
@@ -175,7 +196,11 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 		stop_listening(server);
 	}
 	if (failed)
-		return explain_listening(&server->engine, errno);
+		return explain_listening(server, errno);
+	if (server->unfound)
+		print_warning(&server->engine.console,
+			      "cannot listen on every address of --bind '%s': %s",
+			      ellipsize(options->bind).text, guid_describe(server->unfound).text);
 	report_listening(&server->engine, ntohs(rdma_get_src_port(server->listeners[0])));
 	return STATUS_SUCCESS;
 }
@@ -318,14 +343,22 @@ static void turn_away(struct server *server, struct rdma_cm_id *id, const struct
  */
 static void warn_unfound(struct server *server, struct rdma_cm_id *id)
 {
-	if (!server->warned)
+	const struct endpoint own = endpoint_of(rdma_get_local_addr(id));
+	const char *rest = "later requests of this kind are rejected without a message";
+	struct ibv_context *device;
+
+	if (server->warned)
+		return;
+	server->warned = true;
+	device = guid_find(server->engine.process.devices, id);
+	if (device)
+		print_warning(&server->engine.console, "rejected a connect request to %s: %s; %s",
+			      own.address, guid_describe(device).text, rest);
+	else
 		print_warning(&server->engine.console,
 			      "rejected a connect request to %s: librdmacm finds no RDMA device "
-			      "for this address, which happens if the device has node GUID 0 "
-			      "(/sys/class/infiniband/*/node_guid); later requests of this kind "
-			      "are rejected without a message",
-			      endpoint_of(rdma_get_local_addr(id)).address);
-	server->warned = true;
+			      "for this address" UNFOUND_ADVICE "; %s",
+			      own.address, rest);
 }
 
 static void handle_connect_request(struct server *server, const struct cm_event *event)

@@ -163,20 +163,22 @@ static bool is_local(const struct ibv_gid_entry *entry, struct rdma_cm_id *id)
 	/* nonzero only for a link-local address, which several network interfaces may have */
 	uint32_t scope = address->sin6_family == AF_INET6 ? address->sin6_scope_id : 0;
 
+	/* only over RoCE an entry belongs to a network interface */
 	return !memcmp(&entry->gid, &id->route.addr.addr.ibaddr.sgid, sizeof(entry->gid)) &&
-	       (!scope || entry->ndev_ifindex == scope);
+	       (!scope || entry->gid_type == IBV_GID_TYPE_IB || entry->ndev_ifindex == scope);
 }
 
-bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used)
+bool find_gid_of_port(struct rdma_cm_id *id, struct ibv_context *verbs, uint8_t number,
+		      struct ibv_gid_entry *used)
 {
 	struct ibv_gid_entry entry;
 	struct ibv_port_attr port;
 	bool found = false;
 
-	if (ibv_query_port(id->verbs, id->port_num, &port))
+	if (ibv_query_port(verbs, number, &port))
 		return false;
 	for (int i = 0; i < port.gid_tbl_len; i++) {
-		if (ibv_query_gid_ex(id->verbs, id->port_num, (uint32_t)i, &entry, 0) ||
+		if (ibv_query_gid_ex(verbs, number, (uint32_t)i, &entry, 0) ||
 		    !is_local(&entry, id))
 			continue;
 		if (!found || entry.gid_type == IBV_GID_TYPE_ROCE_V2)
@@ -186,6 +188,11 @@ bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used)
 			break;
 	}
 	return found;
+}
+
+bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used)
+{
+	return find_gid_of_port(id, id->verbs, id->port_num, used);
 }
 
 unsigned int udp_source_port(uint32_t flow_label)

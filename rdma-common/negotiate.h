@@ -170,6 +170,11 @@ unsigned int path_mtu(const struct rdma_cm_id *id);
  */
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
+/* Search a port of any device for the GID of the address that `id` is bound to, as find_gid() does.
+ */
+bool find_gid_of_port(struct rdma_cm_id *id, struct ibv_context *verbs, uint8_t number,
+		      struct ibv_gid_entry *used);
+
 /*
  * Query the limits of the device of `id`, and reduce them as `options` demands. The result is
  * usable even if a driver reports 0 or nonsense. Fail if a query fails, or the session needs READs

@@ -46,6 +46,24 @@ const char *cgroup_advice(int error);
 	"load the modules of the adapter's driver ('rdma link' lists the devices), or create " \
 	"a software device ('rdma link add rdma0 type rxe netdev eth0')"
 
+/* Advice if librdmacm finds no device for an address, and no message can name the device. */
+#define UNFOUND_ADVICE \
+	"; check that no RDMA device has node GUID 0 (/sys/class/infiniband/*/node_guid)"
+
+/* Why librdmacm does not find a device (ucma_query_addr() in its cma.c); `device`: its name. */
+#define ZERO_GUID(device) "RDMA device " device " has node GUID 0, so librdmacm cannot find it"
+
+/* Advice on such a device, which is a virtual function without a configuration. */
+#define ZERO_GUID_ADVICE                                                                     \
+	"on the host that has the physical function set the virtual function's MAC address " \
+	"('ip link set PF vf N mac ADDRESS'), then unbind and bind it"
+#define ZERO_GUID_INFINIBAND_ADVICE                                                        \
+	"on the host that has the physical function set the virtual function's node GUID " \
+	"('ip link set PF vf N node_guid GUID'), then unbind and bind it"
+
+/* Return the advice on such a device; `infiniband`: its transport is InfiniBand. */
+const char *zero_guid_advice(bool infiniband);
+
 /*
  * Return what to change if librdmacm finds no device. `present`: sysfs has a device. `openable`:
  * this process may open the files of all devices. `exclusive`: the RDMA subsystem gives each device

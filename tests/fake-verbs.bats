@@ -836,6 +836,40 @@ happy_path() {
 	END
 }
 
+# node_guid GUID: create the sysfs folder of a device with this node GUID; the programs read it instead of /sys.
+node_guid() {
+	export FAKE_VERBS_DEVICE=$BATS_TEST_TMPDIR/device
+	mkdir -p "$FAKE_VERBS_DEVICE"
+	echo "$1" >"$FAKE_VERBS_DEVICE/node_guid"
+}
+
+# Before release 56 librdmacm ends the client if rdma_resolve_addr(3) finds such a device. The fake kernel tells no
+# source address, so the programs know the device only with --bind.
+# bats test_tags=memory
+@test "a device with node GUID 0 is named, with advice, before its address is resolved or listened on" {
+	local guid="RDMA device double0 has node GUID 0, so librdmacm cannot find it"
+	local advice="on the host that has the physical function set the virtual function's MAC address ('ip link set PF vf N mac ADDRESS'), then unbind and bind it"
+	node_guid 0000:0000:0000:0000
+	outcomes <<-END
+	client -B 192.0.2.2	3	[iwarp] unfound:9	cannot resolve the address: $guid: $advice	rdma_resolve_addr=0
+	client -J -B 192.0.2.2	3	unfound:9	$guid	> "status": 3	rdma_resolve_addr=0
+	server -B 192.0.2.2	3	[iwarp] unfound:9	cannot listen on 192.0.2.2, any port: $guid: $advice	rdma_listen=0
+	server -B two	0	addresses:192.0.2.2,192.0.2.3 unfound:1	cannot listen on every address of --bind 'two': $guid: $advice	rdma_listen=1	served=1
+	server	0	clients:3 unfound:2	1x rejected a connect request to 192.0.2.2: $guid: $advice; later requests	served=1
+	# librdmacm finds no device, and nothing shows why
+	client	3	unfound:9	the address is resolved, but librdmacm finds no RDMA device for it; check that no RDMA device has node GUID 0	rdma_resolve_addr=1
+	# librdmacm finds the device of the address nevertheless: the node GUID changes nothing
+	client -B 192.0.2.2	0	read
+	server -B 192.0.2.2	0	write
+	# no identifier can be created to look for the device
+	client -B 192.0.2.2	3	unfound:9 fail:rdma_create_id:2:24	the address is resolved, but librdmacm finds no RDMA device for it
+	END
+	node_guid 0200:00ff:fe00:0001
+	outcomes <<-END
+	client -B 192.0.2.2	3	unfound:9	the address is resolved, but librdmacm finds no RDMA device for it	0x $guid
+	END
+}
+
 # librdmacm finds no device whose node GUID is 0. It then reports the request as if it had found one.
 # bats test_tags=memory
 @test "a server rejects requests whose device librdmacm does not find, warns once, and serves the next client" {

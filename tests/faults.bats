@@ -86,22 +86,6 @@ server_against() {
 @test "server: reports a client that is killed during a long read"     { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
 @test "server: reports a region with a wrong rkey"                     { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
 
-# Run the server with a library that hides the device of the first two requests from it (tests/preload/unfound.c).
-@test "server: rejects requests whose device librdmacm does not find, warns once, and serves the next client" {
-	local mode request
-	for mode in read write; do
-		start_command env LD_PRELOAD="$top/build/preload/unfound.so" UNFOUND=2 \
-			"$PROGRAMS/rdma-server" -t "$LIMIT" -m "from the server" "$mode"
-		for request in 1 2; do
-			client -t "$LIMIT" "$mode" 192.0.2.1 "$port"
-			ends 4 "the server refused: the server could not set up the session; see its messages"
-		done
-		serves_well "$mode"
-		grep "rejected a connect request to 192.0.2.1: librdmacm finds no RDMA device for this address" "$server_err"
-		[ "$(wc -l <"$server_err")" -eq 1 ]
-	done
-}
-
 # ---- Signals, hosts and links that fail during a session ----
 
 # when WHO MODE OPTIONS STATUS SECONDS TEXT PEER-OPTIONS COMMAND...: start our client, or our server with --one-off,
@@ -287,6 +271,53 @@ good_or_failed() {
 }
 
 # ---- Faults on this side ----
+
+# unfound COUNT: the prefix of a command that runs a program as if librdmacm missed the device of the first COUNT
+# identifiers (tests/preload/unfound.c).
+unfound() {
+	echo "env LD_PRELOAD=$top/build/preload/unfound.so UNFOUND=$1"
+}
+
+# check_unfound TEXT: run three clients of the running server, which must refuse two, serve one, and print one line,
+# with TEXT.
+check_unfound() {
+	local mode
+	for mode in read write; do
+		client -t "$LIMIT" "$mode" 192.0.2.1 "$port"
+		ends 4 "the server refused: the server could not set up the session; see its messages"
+	done
+	serves_well read
+	grep "rejected a connect request to 192.0.2.1: $1" "$server_err"
+	[ "$(wc -l <"$server_err")" -eq 1 ]
+}
+
+@test "server: rejects requests whose device librdmacm does not find, warns once, and serves the next client" {
+	# shellcheck disable=SC2046 # several words
+	start_command $(unfound 2) "$PROGRAMS/rdma-server" -t "$LIMIT" -m "from the server" read
+	check_unfound "librdmacm finds no RDMA device for this address"
+	repair="lab run a umount /sys/class/infiniband/rdma0/node_guid"
+	zero_guid a rdma0
+	# shellcheck disable=SC2046 # several words
+	start_command $(unfound 2) "$PROGRAMS/rdma-server" -t "$LIMIT" -m "from the server" read
+	check_unfound "RDMA device rdma0 has node GUID 0"
+}
+
+@test "a device with node GUID 0 is named, and the exit status is 3" {
+	local guid="RDMA device rdma0 has node GUID 0, so librdmacm cannot find it: on the host that has the physical function"
+	local address options
+	repair="lab run a umount /sys/class/infiniband/rdma0/node_guid"
+	zero_guid a rdma0
+	# shellcheck disable=SC2046,SC2086 # several words
+	for address in 192.0.2.2 fd00::2 fe80::2%eth0 "-B 192.0.2.1 192.0.2.2"; do
+		options=${address% *}
+		[ "$options" != "$address" ] || options=
+		on a $(unfound 99) "$PROGRAMS/rdma-client" $options read "${address##* }" 4711
+		ends 3 "cannot resolve the address: $guid"
+	done
+	# shellcheck disable=SC2046 # several words
+	on a $(unfound 99) "$PROGRAMS/rdma-server" -B 192.0.2.1 read
+	ends 3 "cannot listen on 192.0.2.1, any port: $guid"
+}
 
 @test "without an RDMA device the exit status is 3" {
 	lab run a rdma link del rdma0

@@ -171,6 +171,13 @@ drop_from_port() {
 		ip rule add pref 50 ipproto "$1" sport "$2" blackhole' - "$protocol" "$1"
 }
 
+# zero_guid HOST DEVICE: let sysfs of the host show node GUID 0 for the device; 'umount' of that file ends it.
+zero_guid() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run "$1" sh -ec 'echo 0000:0000:0000:0000 >/tmp/node_guid
+		mount --bind /tmp/node_guid "/sys/class/infiniband/$1/node_guid"' - "$2"
+}
+
 # drop_nothing: end the effects of drop_from_port() and of 'lab disturb'.
 drop_nothing() {
 	lab disturb

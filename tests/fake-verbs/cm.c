@@ -323,6 +323,7 @@ static void show_own_address(struct rdma_cm_id *id)
 {
 	id->route.addr.src_sin.sin_family = AF_INET;
 	id->route.addr.src_sin.sin_addr.s_addr = htonl(0xc0000202);
+	local_gid(&id->route.addr.addr.ibaddr.sgid);
 }
 
 int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **event)
