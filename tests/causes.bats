@@ -460,6 +460,50 @@ without_router() {
 	names L9 "the route to 2001:db8::9 leads over lo, and fd00::2 belongs to the RDMA device on eth0"
 }
 
+@test "L10: the device of the route has node GUID 0" {
+	local as="env LD_PRELOAD=$top/build/preload/unfound.so UNFOUND=99" address advice="on the host that has the physical function .*"
+	repair="lab run b umount /sys/class/infiniband/rdma0/node_guid"
+	zero_guid b rdma0
+	for address in 192.0.2.1 fd00::1 fe80::1%eth0; do
+		check 3 "$address"
+		names L10 "RDMA device rdma0 has node GUID 0, so librdmacm cannot find it"
+		says "  -> $advice"
+	done
+	check 3
+	says "  -> RDMA device rdma0 has node GUID 0, so librdmacm cannot find it: $advice"
+	[[ $output != *"no address of this network namespace"* ]]
+}
+
+remove_other_device() {
+	lab run b sh -c 'umount /sys/class/infiniband/rdma1/node_guid
+		rdma link del rdma1
+		ip link del br9'
+}
+
+# The other device is on a bridge. librdmacm does not find it.
+@test "a device with node GUID 0 beside the device of the route changes nothing" {
+	local as="env LD_PRELOAD=$top/build/preload/unfound.so UNFOUND=99 UNFOUND_ADDRESS=198.51.100.1"
+	modules b bridge
+	repair=remove_other_device
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run b sh -ec 'ip link add br9 type bridge
+		echo 1 >/proc/sys/net/ipv6/conf/br9/disable_ipv6 # no address leads to the device but this one:
+		ip address add 198.51.100.1/24 dev br9
+		ip link set br9 mtu 4200 up
+		rdma link add rdma1 type "$1" netdev br9' - "$LAB_TRANSPORT"
+	zero_guid b rdma1
+	check 0 192.0.2.1
+	grep -A 1 '^device  *rdma1' <<<"$output" | grep -q '^  -> RDMA device rdma1 has node GUID 0'
+	says "address     resolved: source 192.0.2.2, device rdma0 .*"
+	[[ $output == *$'\nReady.'* ]]
+	start_server -m "from the server" read
+	# shellcheck disable=SC2086 # several words
+	on b $as "$PROGRAMS/rdma-client" -t "$LIMIT" -m "a good client" read 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	serves_well read
+}
+
 # bats test_tags=slow
 @test "L4, or L5 over iWARP: --check runs in a network namespace other than the first one" {
 	on b unshare --net "$PROGRAMS/rdma-client" --check 192.0.2.1

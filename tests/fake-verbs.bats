@@ -856,17 +856,24 @@ node_guid() {
 	server -B 192.0.2.2	3	[iwarp] unfound:9	cannot listen on 192.0.2.2, any port: $guid: $advice	rdma_listen=0
 	server -B two	0	addresses:192.0.2.2,192.0.2.3 unfound:1	cannot listen on every address of --bind 'two': $guid: $advice	rdma_listen=1	served=1
 	server	0	clients:3 unfound:2	1x rejected a connect request to 192.0.2.2: $guid: $advice; later requests	served=1
+	check	3	[iwarp] unfound:9	> active*?  -> $guid: $advice	!> no address of this network namespace
+	check -B 192.0.2.2 192.0.2.1	3	[iwarp] unfound:9	> address     not resolved: librdmacm cannot find the RDMA device that leads there*reach       $guid (L10)?  -> $advice	rdma_resolve_addr=0
+	check -J -B 192.0.2.2 192.0.2.1	3	unfound:9	> "error": "reach: $guid
 	# librdmacm finds no device, and nothing shows why
 	client	3	unfound:9	the address is resolved, but librdmacm finds no RDMA device for it; check that no RDMA device has node GUID 0	rdma_resolve_addr=1
+	check 192.0.2.1	3	unfound:9	> address     not resolved: No such device
 	# librdmacm finds the device of the address nevertheless: the node GUID changes nothing
 	client -B 192.0.2.2	0	read
 	server -B 192.0.2.2	0	write
+	check	0	read	!> ->
+	check -B 192.0.2.2 192.0.2.1	0	read	!> ->
 	# no identifier can be created to look for the device
 	client -B 192.0.2.2	3	unfound:9 fail:rdma_create_id:2:24	the address is resolved, but librdmacm finds no RDMA device for it
 	END
 	node_guid 0200:00ff:fe00:0001
 	outcomes <<-END
 	client -B 192.0.2.2	3	unfound:9	the address is resolved, but librdmacm finds no RDMA device for it	0x $guid
+	check	3	unfound:9	> -> no address of this network namespace leads to this port
 	END
 }
 

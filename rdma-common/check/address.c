@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../clock.h"
+#include "../guid.h"
 #include "../negotiate.h"
 #include "../process.h"
 #include "congestion.h"
@@ -126,6 +127,8 @@ static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 				? errno
 				: 0;
 	while (error == ETIMEDOUT);
+	if (!error && !id->verbs) /* librdmacm found no device */
+		error = ENODEV;
 	return error == ETIME ? ETIMEDOUT : error;
 }
 
@@ -202,6 +205,26 @@ static bool refuse_source(struct path *path, const char *reason)
 }
 
 /*
+ * Return true, after a finding, if the device of the route has node GUID 0: before release 56
+ * librdmacm ends this process when it resolves such an address.
+ */
+static bool has_unfound_device(struct path *path)
+{
+	struct ibv_context *device =
+		guid_find_for(path->devices->view.devices, path->flow.source, path->flow.address);
+
+	if (!device)
+		return false;
+	evidence_set(path->evidence, FACT_node_guid, "0");
+	evidence_set(path->evidence, FACT_device, ibv_get_device_name(device->device));
+	evidence_set(path->evidence, FACT_transport, host_transport(device->device->ibdev_path, 1));
+	evidence_set_error(path->evidence, FACT_error, ENODEV);
+	unresolved(path, "address", "", "librdmacm cannot find the RDMA device that leads there",
+		   find_cause(path) ? "" : guid_describe(device).text);
+	return true;
+}
+
+/*
  * Find the route to path->address, describe it in `path`, and try to register memory with its
  * device. Return false if there is no route, or can_send() fails.
  */
@@ -213,6 +236,8 @@ static bool check_address(struct path *path)
 
 	if (path->sources && !path->flow.source)
 		return refuse_source(path, "its address family differs from the server's");
+	if (has_unfound_device(path))
+		return false;
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
 		int error = errno;
 		const char *advice = descriptor_advice(error);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../guid.h"
 #include "../negotiate.h"
 #include "../memory.h"
 #include "../process.h"
@@ -81,7 +82,7 @@ static int find_own_addresses(struct host_view *view)
 static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8_t number)
 {
 	enum ibv_transport_type transport = verbs->device->transport_type;
-	bool iwarp = transport == IBV_TRANSPORT_IWARP, reliable, active, reached;
+	bool iwarp = transport == IBV_TRANSPORT_IWARP, reliable, active, missed, reached;
 	struct ibv_port_attr port;
 	int error = verb_error(ibv_query_port(verbs, number, &port));
 
@@ -99,10 +100,13 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	reliable = iwarp || transport == IBV_TRANSPORT_IB;
 	active = port.state == IBV_PORT_ACTIVE;
 	reached = devices->view_error || host_find_address(&devices->view, verbs, number);
+	missed = !reached && guid_is_zero(verbs->device);
 	if (!reliable) /* for example EFA */
 		strbuf_addf(&devices->findings->advice,
 			    "use another device: this one has no reliable connections, which every "
 			    "session needs");
+	else if (missed)
+		strbuf_addf(&devices->findings->advice, "%s", guid_describe(verbs).text);
 	else if (!active)
 		strbuf_addf(
 			&devices->findings->advice,

@@ -26,6 +26,7 @@
 	X(error)             /* errno name of the call that failed on this host */                \
 	X(drivers)           /* "none": libibverbs has no driver for any device; "some" */        \
 	X(kernel_device)     /* first device in sysfs; "none" */                                  \
+	X(node_guid)         /* "0": librdmacm cannot find the device of the source */            \
 	X(mode)              /* "exclusive": each device belongs to one namespace */              \
 	X(first_namespace)   /* "yes": this is the first network namespace; "no" */               \
 	X(device_interface)  /* gid_interface if a port has it, else one that the device has */   \

@@ -50,6 +50,9 @@ static const struct row rows[] = {
 	{ "kernel_device=none drivers=none", "L1" },
 	{ "kernel_device=mlx5_0 drivers=none", "L2" },
 	{ "kernel_device=mlx5_0 drivers=some error=ENODEV", NULL },
+	/* without its node GUID the device would seem to lack the address (L9) */
+	{ ROCE "node_guid=0 error=ENODEV route_interface=eth0 gid_interface=none", "L10" },
+	{ "transport=infiniband device=ib0 node_guid=0 error=ENODEV", "L10" },
 	{ "kernel_device=rdma0 drivers=some error=ENODEV cgroup=/x", "L3" },
 	{ ROCE ON_ETH0 "error=EAGAIN cgroup=/sys/fs/cgroup/x", "L3" },
 	{ ROCE ON_ETH0 "error=EPERM cgroup=/sys/fs/cgroup/x", "L3" },
