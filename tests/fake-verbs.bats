@@ -1468,6 +1468,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # bats test_tags=memory,slow
 @test "lesson 8 goes on serving after a client that dies, stays silent or sends an invalid key" {
 	outcomes 08-server <<-END
+	0	clients:2 unfound:1	> a client failed.	> remote buffer
 	0	[iwarp] clients:2 sent-MR+DISCONNECTED	cannot receive a message	> a client failed.	> remote buffer
 	0	[iwarp] clients:2 received-MR+DISCONNECTED	cannot	> a client failed.	> remote buffer
 	0	clients:2 ESTABLISHED!	cannot accept a client: Connection timed out	> a client failed.	> remote buffer
