@@ -110,9 +110,9 @@ static void accept_client(struct rdma_cm_id *id)
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { BUFFERS, 0, 1, 0, 0 } };
 
-	if (!srq)
+	if (!srq && id->verbs) /* NULL: librdmacm finds no device if its node GUID is 0 */
 		create_shared(id->verbs);
-	if (connected == CLIENTS || id->verbs != pd->context) {
+	if (connected == CLIENTS || !srq || id->verbs != pd->context) {
 		check(rdma_reject(id, NULL, 0), "reject a client");
 		check(rdma_destroy_id(id), "destroy an identifier");
 		return;
