@@ -440,7 +440,7 @@ __attribute__((format(printf, 1, 2))) static const char *text_of(const char *for
 	va_start(arguments, format);
 	length = vsnprintf(texts + used, sizeof(texts) - used, format, arguments);
 	va_end(arguments);
-	assert_in_range(length, 0, sizeof(texts) - used - 1);
+	assert_between(length, 0, sizeof(texts) - used - 1);
 	used += (size_t)length + 1;
 	return text;
 }

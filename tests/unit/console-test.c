@@ -77,7 +77,7 @@ static int reset(UNUSED void **state)
 	static struct console consoles[64];
 	static size_t count;
 
-	assert_in_range(count, 0, ENTRIES(consoles) - 1);
+	assert_between(count, 0, ENTRIES(consoles) - 1);
 	console = &consoles[count++];
 	console_init(console, false);
 	memset(&writes, 0, sizeof(writes));
@@ -110,7 +110,7 @@ static void start_on_pipes(void)
 }
 
 /* Close the console, and check that no line is left in a queue. */
-static void stop(void)
+static void stop_console(void)
 {
 	assert_true(console_drain(console, PATIENCE, -1));
 	assert_int_equal(console_close(console, &failed), 0);
@@ -181,7 +181,7 @@ TEST(lines_of_both_streams_keep_their_order_in_one_file)
 	}
 	sem_post(&writes.go);
 	assert_reads(readers[0], expected);
-	stop();
+	stop_console();
 	close(writes.descriptors[1]);
 }
 
@@ -195,7 +195,7 @@ TEST(line_has_a_prefix_and_may_be_empty)
 	print_warning(console, "%d of %s", 5, "them");
 	snprintf(expected, sizeof(expected), "%s: 5 of them\n", program_invocation_short_name);
 	assert_reads(readers[1], expected);
-	stop();
+	stop_console();
 }
 
 /* JSON objects may be long: a line of 60 KB needs many calls of write(2). */
@@ -210,7 +210,7 @@ TEST(long_line_is_written_completely)
 		print(STREAM_OUTPUT, "%0*d %d", 60000, 7, round);
 		assert_reads(readers[0], expected);
 	}
-	stop();
+	stop_console();
 }
 
 #define THREADS 8
@@ -238,11 +238,11 @@ TEST(lines_stay_whole_and_in_order_within_each_thread)
 	text = read_until(readers[0], "> end\n");
 	for (int i = 0; i < THREADS * LINES; i++, text += size) {
 		assert_int_equal(sscanf(text, "> %d %d\n%n", &thread, &line, &size), 2);
-		assert_in_range(thread, 0, THREADS - 1);
+		assert_between(thread, 0, THREADS - 1);
 		assert_int_equal(line, next[thread]++);
 	}
 	assert_string_equal(text, "> end\n");
-	stop();
+	stop_console();
 }
 
 /* ---- Readers that do not read ---- */
@@ -276,7 +276,7 @@ static void assert_dropped_lines_are_reported(enum stream stream, int reader)
 	print((enum stream)other, "the other stream goes on");
 	assert_reads(readers[other], "> the other stream goes on\n");
 	assert_string_equal(skip_lines(read_until(reader, LAST_THAT_WAITS), &line), "");
-	assert_in_range(line, CONSOLE_CAPACITY, TOO_MANY);
+	assert_between(line, CONSOLE_CAPACITY, TOO_MANY);
 	print(stream, "behind");
 	assert_string_equal(skip_lines(read_until(reader, "> behind\n"), &line), "> behind\n");
 	assert_int_equal(line, TOO_MANY);
@@ -293,13 +293,13 @@ TEST(no_thread_waits_for_a_reader_and_dropped_lines_are_reported)
 	start_on_pipes();
 	assert_dropped_lines_are_reported(STREAM_OUTPUT, readers[0]);
 	assert_dropped_lines_are_reported(STREAM_ERROR, readers[1]);
-	stop();
+	stop_console();
 	assert_false(failed);
 	reset(NULL);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
 	start(ends[0], writers[1]);
 	assert_dropped_lines_are_reported(STREAM_OUTPUT, ends[1]);
-	stop();
+	stop_console();
 	assert_false(failed);
 	close(ends[0]);
 	close(ends[1]);
@@ -316,7 +316,7 @@ TEST(lines_beyond_the_queue_are_dropped_and_counted)
 	read_until(readers[1], LAST_THAT_WAITS);
 	print(STREAM_ERROR, "behind");
 	assert_reads(readers[1], "(1 line was dropped here: the output was not read)\n> behind\n");
-	stop();
+	stop_console();
 }
 
 TEST(dropped_json_objects_are_reported_on_standard_error)
@@ -330,7 +330,7 @@ TEST(dropped_json_objects_are_reported_on_standard_error)
 	read_until(readers[0], LAST_THAT_WAITS);
 	print(STREAM_OUTPUT, "end");
 	assert_null(strchr(read_until(readers[0], "> end\n"), '('));
-	stop();
+	stop_console();
 }
 
 /* Last case: a write that a signal interrupts is repeated. */
@@ -354,7 +354,7 @@ TEST(missing_reader_is_an_error_only_on_standard_output)
 		print(cases[i].stream, "gone");
 		print(cases[i].stream, "here again");
 		assert_reads(readers[cases[i].stream], cases[i].text);
-		stop();
+		stop_console();
 		assert_int_equal(failed, cases[i].failed);
 	}
 }
@@ -372,7 +372,7 @@ TEST(draining_waits_for_a_slow_reader_until_a_deadline_or_interruption)
 	assert_false(console_drain(console, PATIENCE, interruption));
 	sem_post(&writes.go);
 	assert_reads(readers[1], "> held\n");
-	stop();
+	stop_console();
 	close(interruption);
 }
 
@@ -408,7 +408,7 @@ TEST(console_does_not_open_if_descriptors_run_out)
 		assert_int_equal(count_descriptors() - before, result ? 0 : 5);
 		assert_true(result == 0 || result == EMFILE);
 	}
-	stop();
+	stop_console();
 	assert_int_equal(count_descriptors(), before);
 }
 
@@ -440,7 +440,7 @@ TEST(drawn_text_is_removed_before_a_line)
 	assert_reads(readers[1], "> held\n" EIGHT "\r\033[K> line\n");
 	console_draw(console, "again");
 	assert_reads(readers[1], "\ragain\033[K");
-	stop();
+	stop_console();
 }
 
 /*
@@ -477,7 +477,7 @@ TEST(drawn_text_fits_the_terminal_even_after_a_resize)
 	}
 	print(STREAM_ERROR, "a line is never cut");
 	assert_reads(screen, "\r\033[K> a line is never cut\r\n");
-	stop();
+	stop_console();
 	close(terminal);
 	close(screen);
 }

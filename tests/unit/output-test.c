@@ -282,7 +282,7 @@ ssize_t lgetxattr(UNUSED const char *name, UNUSED const char *attribute, void *v
 {
 	if (fails(READ_ACL))
 		return -1;
-	assert_in_range(sizeof(disk.acl), 1, size);
+	assert_between(sizeof(disk.acl), 1, size);
 	memcpy(value, &disk.acl, sizeof(disk.acl));
 	return sizeof(disk.acl);
 }
@@ -377,7 +377,7 @@ static int write_all(struct output *output, uint64_t size)
 
 		if (count < 0)
 			return errno;
-		assert_in_range(count, 1, piece);
+		assert_between(count, 1, piece);
 		written += (uint64_t)count;
 	}
 	return 0;
@@ -1077,8 +1077,8 @@ TEST(slow_disk_is_synced_in_small_parts_and_fast_disk_in_large_ones)
 		reset(NULL);
 		disk.rate = cases[i].rate;
 		assert_int_equal(write_much(cases[i].size), 0);
-		assert_in_range(done.longest_sync, cases[i].least, cases[i].most);
-		assert_in_range(done.syncs, cases[i].fewest_syncs, cases[i].most_syncs);
+		assert_between(done.longest_sync, cases[i].least, cases[i].most);
+		assert_between(done.syncs, cases[i].fewest_syncs, cases[i].most_syncs);
 	}
 	disk.errors[SYNC] = EIO; /* a failed sync is reported while writing */
 	assert_int_equal(write_much(2 * MEBIBYTE), EIO);
@@ -1129,12 +1129,12 @@ TEST(wait_for_a_stopped_reader_can_be_cancelled)
 {
 	int reader, terminal = posix_openpt(O_RDWR | O_NOCTTY), ends[4];
 
-	assert_waits("fifo", 1);             /* without a reader */
-	assert_in_range(done.calls, 1, 200); /* the wait is not a busy loop */
+	assert_waits("fifo", 1);            /* without a reader */
+	assert_between(done.calls, 1, 200); /* the wait is not a busy loop */
 	reset(NULL);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	assert_waits("fifo", 2);
-	assert_in_range(done.calls, 2, 200);
+	assert_between(done.calls, 2, 200);
 	close(reader);
 
 	assert_int_equal(grantpt(terminal) | unlockpt(terminal), 0);

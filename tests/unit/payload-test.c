@@ -174,7 +174,7 @@ static void read_rest(const struct payload *payload, uint64_t position, size_t s
 
 		found[total + most] = 0xee;
 		count = payload_read(payload, position + total, found + total, most, &cancelled);
-		assert_in_range(count, 0, most);
+		assert_between(count, 0, most);
 		assert_int_equal(found[total + most], 0xee);
 		total += (size_t)count;
 		step = step * 3 % 1000003;
@@ -310,7 +310,7 @@ static void send_source(const struct source *source, size_t size)
 		assert_has_bytes(&payload, size / 2, size - size / 2);
 	} else {
 		assert_true(payload.length == LENGTH_UNKNOWN);
-		assert_in_range(payload.size, 1, PAYLOAD_WHOLE + 1);
+		assert_between(payload.size, 1, PAYLOAD_WHOLE + 1);
 		assert_true(!source->first_memory || payload.size == source->first_memory);
 		assert_has_bytes(&payload, 0, size);
 	}

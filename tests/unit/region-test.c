@@ -185,7 +185,7 @@ static struct {
 struct ibv_mr *ibv_reg_mr_iova2(UNUSED struct ibv_pd *pd, UNUSED void *memory, size_t size,
 				UNUSED uint64_t iova, unsigned int access)
 {
-	assert_in_range(kernel.calls, 0, 15);
+	assert_between(kernel.calls, 0, 15);
 	kernel.tried[kernel.calls++] = size;
 	kernel.access = access;
 	if (size <= kernel.most)
@@ -439,7 +439,7 @@ TEST(a_server_with_200_mib_has_memory_for_64_sessions_both_ways)
 				 STATUS_SUCCESS);
 		assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
 				 STATUS_SUCCESS);
-		assert_in_range(account.registered + count * SESSION_TAKES, 0, 50 * MEBIBYTE);
+		assert_between(account.registered + count * SESSION_TAKES, 0, 50 * MEBIBYTE);
 		memory_unmap(control.memory, control.size);
 		memory_unmap(outgoing.memory, outgoing.size);
 		memory_unmap(incoming.memory, incoming.size);

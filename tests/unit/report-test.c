@@ -112,7 +112,7 @@ TEST(invisible_and_control_characters_are_escaped)
 			mbstate_t fresh = { 0 };
 			size_t size = wcrtomb(bytes, (wchar_t)c, &fresh);
 
-			assert_in_range(size, 1, 4);
+			assert_between(size, 1, 4);
 			bytes[size] = '\0';
 			end = expected;
 			for (size_t at = 0; at < size; at++)
@@ -169,7 +169,7 @@ TEST(excerpt_is_the_same_for_every_piece_size)
 /* Check that `value` is `expected` within the width of a bucket. */
 static void assert_near(int64_t value, int64_t expected)
 {
-	assert_in_range(value, expected - expected / 128 - 1, expected + expected / 128 + 1);
+	assert_between(value, expected - expected / 128 - 1, expected + expected / 128 + 1);
 }
 
 static struct latency latency;
@@ -214,8 +214,8 @@ TEST(quantiles_lie_within_the_counted_latencies)
 
 		count_only(times, 2);
 		for (int share = 0; share <= 10; share++)
-			assert_in_range(latency_quantile(&latency, share / 10.0), times[0],
-					times[1]);
+			assert_between(latency_quantile(&latency, share / 10.0), times[0],
+				       times[1]);
 	}
 }
 

@@ -941,7 +941,7 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	for (; next_run(many, most, &run); posted = true) {
 		assert_true(more);
 		more = run.more;
-		assert_in_range(run.count, 1, most);
+		assert_between(run.count, 1, most);
 		for (unsigned int i = 0; i < run.count; i++) {
 			assert_true(next_run(one, 1, &alone));
 			assert_true(alone.count == 1 && alone.number == run.number + i);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +34,18 @@ static inline uint8_t *exactly(const void *bytes, size_t size)
 	assert_non_null(copy);
 	return memcpy(copy, bytes, size);
 }
+
+static inline bool is_between(uintmax_t value, uintmax_t least, uintmax_t most)
+{
+	if (value >= least && value <= most)
+		return true;
+	print_error("%ju is not between %ju and %ju\n", value, least, most);
+	return false;
+}
+
+/* cmocka 2 deprecates assert_in_range(), and older releases lack the replacements. */
+#define assert_between(value, least, most) \
+	assert_true(is_between((uintmax_t)(value), (uintmax_t)(least), (uintmax_t)(most)))
 
 #define TESTS 64 /* maximum number of tests in one program */
 
