@@ -2364,7 +2364,7 @@ kept() {
 	done
 	printf '%s\n' "${objects[@]}" | valid_json
 	run ! valid_json < <(printf '%s\n' "${extended[@]}")
-	[ "$(grep -c '^<stdin>: .*later' <<<"$output")" -eq "${#extended[@]}" ]
+	[ "$(grep -c "^<stdin>: .*('later' was unexpected)$" <<<"$output")" -eq "${#extended[@]}" ]
 	printf '%s\n' "${extended[@]}" | python3 -c 'import json, jsonschema, sys
 schema = json.load(open(sys.argv[1]))
 for line in sys.stdin:

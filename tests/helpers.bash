@@ -218,7 +218,7 @@ def forbid_unknown_keys(schema):
         for item in schema:
             forbid_unknown_keys(item)
     elif isinstance(schema, dict):
-        if "kind" in schema.get("properties", {}):
+        if "schema" in schema.get("properties", {}):
             schema["additionalProperties"] = False
         for item in [*schema.get("properties", {}).values(), schema.get("items", {})]:
             if "properties" in item or item.get("$ref") == "#/$defs/finding":
