@@ -499,6 +499,17 @@ happy_path() {
 	[ "$(count "$folder")" -eq 0 ]
 }
 
+# The disk takes 0.9 s of simulated time for 1 MiB, and --timeout is 2 s. With memory:N the ring is shorter than the
+# payload. In the second row it holds the whole payload, so no message of the peer extends the session.
+# bats test_tags=memory
+@test "a slow disk extends a session beyond --timeout" {
+	local stored=$BATS_TEST_TMPDIR/stored
+	outcomes <<-END
+	every -t 2 -o $stored	0	payload:8400000 memory:300000 9*fdatasync@900 from:7200
+	every -t 2 -o $stored	0	payload:4200000 9*fdatasync@900 from:3600
+	END
+}
+
 # The session ends after --timeout in simulated time; if everything was received, after one more second for closing.
 # With a payload of 1.7 MB, fdatasync syncs the first MiB while the rest arrives.
 # bats test_tags=memory

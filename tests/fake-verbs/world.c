@@ -1101,14 +1101,16 @@ ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 }
 
 /*
- * If the script has FUNCTION!, the disk hangs: block the thread until the program ends.
- * `descriptor` may then stay open.
+ * If the script has FUNCTION@N, the disk takes N ms. If it has FUNCTION!, the disk hangs: block the
+ * thread until the program ends. `descriptor` may then stay open.
  */
 static void wait_for_disk(const char *function, int descriptor)
 {
+	const char *delay;
 	bool answers;
 
 	lock();
+	delay = take_order(function, '@');
 	answers = !take_order(function, '!');
 	if (!answers) {
 		if (descriptor >= 0)
@@ -1120,6 +1122,8 @@ static void wait_for_disk(const char *function, int descriptor)
 	unlock();
 	while (!answers)
 		pause();
+	if (delay)
+		wait_simulated(NULL, 0, atoi(delay));
 }
 
 /*
