@@ -158,16 +158,14 @@ unmount_slowly() {
 	lab run a rmdir /run/disk
 }
 
-# Once the ring holds the whole payload, the sender sees only one kind of progress: reports of stored bytes.
+# fake-verbs.bats has a slow disk and a short --timeout, in simulated time: on a busy host this disk may be slower than any
+# short --timeout.
 # bats test_tags=roce
-@test "storing a file on a disk of 1 MB/s succeeds, even if it takes longer than --timeout" {
-	local start
+@test "a file is stored completely on a disk of 1 MB/s" {
 	mount_slowly
 	random_file there 4000000
-	start_server -1 -t 2 -o /run/disk/arrived write
-	start=$(milliseconds)
-	client --one-way -t 2 -f "$folder/there" write 192.0.2.1 "$port"
-	within 5 "$start" "slow disk" 3
+	start_server -1 -t "$LIMIT" -o /run/disk/arrived write
+	client --one-way -t "$LIMIT" -f "$folder/there" write 192.0.2.1 "$port"
 	expect 0
 	expect_end server 0
 	lab run a sh -c 'cmp "$1" /run/disk/arrived && rm /run/disk/arrived' - "$folder/there"
@@ -187,14 +185,14 @@ unmount_slowly() {
 }
 
 # bats test_tags=slow,roce
-@test "a transfer over a wire of 2 Mbit/s succeeds, even if it takes longer than --timeout" {
+@test "a transfer over a wire of 2 Mbit/s succeeds" {
 	local start
 	repair="lab disturb"
 	random_file there 1600000
-	start_server -1 -t 5 -f "$folder/there" -o "$folder/arrived-there" read
+	start_server -1 -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-there" read
 	lab disturb rate 2mbit
 	start=$(milliseconds)
-	client -t 5 -f "$folder/there" -o "$folder/arrived-back" read 192.0.2.1 "$port"
+	client -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-back" read 192.0.2.1 "$port"
 	within 7 "$start" "slow wire" 6
 	expect 0
 	expect_end server 0
