@@ -301,7 +301,7 @@ lab: ## open a shell on each of two emulated hosts, in one window; TRANSPORT=siw
 	$(MAKE) --no-print-directory all
 	tests/lab/lab up --transport $(TRANSPORT) $(if $(CAPTURE),--capture $(CAPTURE)) -- tests/lab/lab shells
 
-fresh: ## run make demo on newly installed Debian 12 and 13; CHECK=1 for make check, too
+fresh: ## run make demo on newly installed Debian 12, 13 and 14; CHECK=1 for make check, too
 	tests/setup fresh
 	tests/fresh
 
