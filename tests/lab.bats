@@ -88,6 +88,12 @@ opcodes() {
 	[[ $output == *"2 hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
 }
 
+@test "lab up: a LAB_SUITE that is no name of a suite is reported before anything is downloaded" {
+	LAB_SUITE=../trixie run lab up --transport none -- true
+	[ "$status" -eq 125 ]
+	[[ $output == *'LAB_SUITE is "../trixie": set it to the name of a suite, for example trixie-backports'* ]]
+}
+
 @test "'lab shells' fails without a terminal, and says that it needs one" {
 	run tests/lab/lab shells </dev/null
 	[ "$status" -eq 125 ]

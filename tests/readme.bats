@@ -164,7 +164,7 @@ transcript() {
 # Debian 12's kernel package takes 71 MB, Debian 13's 63 MB; for arm64 60 MB and 93 MB. README has the figures for amd64.
 @test "README and the plan of the demonstration state how much of Debian's kernel is kept, within 10 MB" {
 	local kept text sizes=() readme
-	kept=$(du -s --apparent-size -B 1MB "$(realpath "${XDG_CACHE_HOME:-$HOME/.cache}/rdma-lab/$(dpkg --print-architecture)/current")" | cut -f 1)
+	kept=$(du -s --apparent-size -B 1MB "$LAB_MODULES" | cut -f 1)
 	[ "$(dpkg --print-architecture)" != amd64 ] || readme=$(<"$top/README.md")
 	for text in ${readme+"$readme"} "$(XDG_CACHE_HOME=$BATS_TEST_TMPDIR "$top/tests/demo" --plan)"; do
 		[[ $text =~ "Debian's kernel ("([0-9]+ to [0-9]+)" MB)"[^0-9]*keeps?" "([0-9]+)" MB" ]]
