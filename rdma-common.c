@@ -1593,6 +1593,21 @@ static void take_completions(struct connection *connection, struct ibv_wc *compl
 }
 
 /*
+ * End the session, because reading the completion channel failed with `error`. The kernel closes
+ * the channel of a removed device, and reading it then fails with EIO.
+ */
+static void channel_failed(struct connection *connection, int error)
+{
+	connection->channel_lost = true;
+	connection->ready[0].fd = -1;
+	if (error == EIO)
+		connection_fail(connection, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
+	else
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"cannot get completion events: %s", strerror(error));
+}
+
+/*
  * Take one completion event; connection_run() acknowledges all at the end. On failure end the
  * session.
  */
@@ -1605,12 +1620,7 @@ static void take_event(struct connection *connection)
 		connection->unacknowledged_events++;
 		connection->armed = false;
 	} else if (errno != EAGAIN && errno != EINTR) {
-		connection->channel_lost = true;
-		connection->ready[0].fd = -1;
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"cannot get completion events: %s; check that the RDMA device "
-				"still exists ('rdma link')",
-				strerror(errno));
+		channel_failed(connection, errno);
 	}
 }
 
