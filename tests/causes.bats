@@ -98,6 +98,12 @@ move_device() {
 	lab run "$1" rdma link add rdma0 type "$LAB_TRANSPORT" netdev "$2"
 }
 
+# has_roce_port HOST [PREFIX...]: return true if the host's Soft-RoCE receives UDP packets. In older kernels the module opens
+# the port, in newer ones (7.3) each network namespace has it open while there is a device.
+has_roce_port() {
+	[ -n "$(lab run "$1" "${@:2}" ss -Huln 'sport = :4791')" ]
+}
+
 # restore_hosts: remove upper0, and restore eth0, its addresses and neighbors, the RDMA device and the firewall, on both
 # hosts.
 restore_hosts() {
@@ -203,8 +209,10 @@ restore_rules() {
 	local name text
 	for name in 192.0.2.1 fd00::1; do
 		check 4 "$name" 4711
-		if [ "$LAB_TRANSPORT" = siw ]; then
+		if [ "$LAB_TRANSPORT" != rxe ] && has_roce_port a; then
 			names B5 "$name answers TCP, but no program accepts iWARP on port 4711; one of: .*"
+		elif [ "$LAB_TRANSPORT" != rxe ]; then
+			names B5 "$name answers TCP, but no program listens on port 4711"
 		else
 			names B1 "$name answers, but no program listens on port 4711"
 			[[ $output != *"a program listens there"* ]]
@@ -359,11 +367,15 @@ with_roce() {
 }
 
 # bats test_tags=roce,slow
-@test "C9, L1: the server's host has no RDMA device, but Soft-RoCE is loaded; --check on that host says so" {
+@test "C9 or C7, L1: the server's host has no RDMA device, but Soft-RoCE is loaded; --check on that host says so" {
 	repair=with_roce
 	lab run a rdma link del rdma0
 	limit=$BRIEF check 5 192.0.2.1
-	names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: .*; no RoCE device is on the interface .*"
+	if ! has_roce_port a; then
+		names C7 "192.0.2.1 is up, but accepts no RoCE packets: its UDP port 4791 is closed; one of: it has no RDMA device, .*"
+	else
+		names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: .*; no RoCE device is on the interface .*"
+	fi
 	host=a check 3 192.0.2.2
 	names L1 "this host, or this network namespace, has no RDMA device"
 }
@@ -449,15 +461,35 @@ without_router() {
 	well 192.0.2.1
 }
 
+without_routes() {
+	restore_hosts
+	lab run b ip route del 203.0.113.0/24
+	lab run b ip route del 2001:db8::/64
+} 2>/dev/null
+
+# Soft-RoCE of newer kernels resolves an address that is routed over lo, and the request gets no answer.
 # bats test_tags=roce,slow
 @test "L9: the route leads over another interface than the device's" {
-	repair="lab run b sh -c 'ip route del 203.0.113.0/24; ip route del 2001:db8::/64'"
-	lab run b ip route add 203.0.113.0/24 dev lo src 192.0.2.2
+	local address route expected
+	repair=without_routes
+	while read -r address route; do
+		# shellcheck disable=SC2086 # a word for each argument
+		lab run b ip route add $route
+		limit=$BRIEF check "3|5" "$address"
+		names L9 "the route to $address leads over lo, and (192.0.2.2|fd00::2) belongs to the RDMA device on eth0"
+		expected=3
+		! says "address     resolved: .*" || expected=5
+		expect "$expected"
+	done <<-END
+		203.0.113.9 203.0.113.0/24 dev lo src 192.0.2.2
+		2001:db8::9 2001:db8::/64 dev lo src fd00::2
+	END
+	modules b bridge
+	lab run b ip link add upper0 type bridge
+	lab run b ip link set upper0 arp off up
+	lab run b ip route replace 203.0.113.0/24 dev upper0 src 192.0.2.2
 	check 3 203.0.113.9
-	names L9 "the route to 203.0.113.9 leads over lo, and 192.0.2.2 belongs to the RDMA device on eth0"
-	lab run b ip route add 2001:db8::/64 dev lo src fd00::2
-	check 3 2001:db8::9
-	names L9 "the route to 2001:db8::9 leads over lo, and fd00::2 belongs to the RDMA device on eth0"
+	names L9 "the route to 203.0.113.9 leads over upper0, and 192.0.2.2 belongs to the RDMA device on eth0"
 }
 
 @test "L10: the device of the route has node GUID 0" {
@@ -514,7 +546,48 @@ remove_other_device() {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		names L5 "no RDMA device has its network interface in this network namespace"
 	else
-		names L4 "this is not the first network namespace, and on many kernels Soft-RoCE works only in the first one"
+		names L4 "this is not the first network namespace, and Soft-RoCE does not serve it: its UDP port 4791 is closed"
+	fi
+}
+
+# begin_namespace: move host b's RDMA device to a macvlan in another network namespace, and set $as to the prefix of
+# commands there.
+begin_namespace() {
+	local process
+	repair=end_namespace
+	modules b macvlan
+	# shellcheck disable=SC2016 # expanded on the host
+	process=$(lab run b sh -e -c 'rdma link del rdma0
+		ip link add upper0 link eth0 type macvlan
+		unshare --net sleep 1000 >/dev/null 2>&1 &
+		until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+		ip link set upper0 mtu 4200 netns "$!"
+		nsenter --target "$!" --net sh -e -c "ip address add 192.0.2.12/24 dev upper0
+			ip link set upper0 up
+			rdma link add rdma0 type rxe netdev upper0"
+		echo "$!"')
+	as="nsenter --target $process --net"
+}
+
+end_namespace() {
+	lab run b pkill -x sleep
+	restore_hosts
+}
+
+# Soft-RoCE of older kernels serves the first network namespace alone, and sends nothing from another one.
+# bats test_tags=roce,slow
+@test "L4, or B1 if the kernel's Soft-RoCE serves each namespace: a device is in another network namespace" {
+	local as
+	begin_namespace
+	# shellcheck disable=SC2086 # a word for each argument
+	if has_roce_port b $as; then
+		check 4 192.0.2.1 4711
+		names B1 "192.0.2.1 answers, but no program listens on port 4711"
+		start_server write
+		check 0 192.0.2.1 "$port"
+	else
+		limit=$BRIEF check 5 192.0.2.1 4711
+		names L4 "this is not the first network namespace, and Soft-RoCE does not serve it: its UDP port 4791 is closed"
 	fi
 }
 

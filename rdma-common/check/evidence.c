@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <rdma/rdma_netlink.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -375,6 +376,32 @@ void evidence_collect_listeners(struct evidence *evidence, const struct flow *fl
 				 evidence);
 }
 
+/* ---- The socket of Soft-RoCE ---- */
+
+/* Return the local port of a line of /proc/net/udp (proc(5)), or 0 for a line without one. */
+static unsigned int port_of_socket(const char *line)
+{
+	const char *address = strchr(line, ':');
+	const char *port = address ? strchr(address + 1, ':') : NULL;
+
+	return port ? (unsigned int)strtoul(port + 1, NULL, 16) : 0;
+}
+
+/* Soft-RoCE has a UDP socket of the kernel in each network namespace that it serves. */
+static void find_roce_socket(struct evidence *evidence)
+{
+	FILE *file = fopen("/proc/net/udp", "re");
+	unsigned int port = 0;
+	char line[256];
+
+	if (!file)
+		return;
+	while (port != ROCE_PORT && fgets(line, sizeof(line), file))
+		port = port_of_socket(line);
+	fclose(file);
+	evidence_set(evidence, FACT_roce_socket, port == ROCE_PORT ? "yes" : "no");
+}
+
 /* ---- All facts of this host ---- */
 
 void evidence_collect(struct evidence *evidence, const struct host_view *view,
@@ -394,6 +421,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 	if (!access("/proc/sys/net/core", F_OK))
 		evidence_set(evidence, FACT_first_namespace,
 			     access("/proc/sys/net/core/netdev_max_backlog", F_OK) ? "no" : "yes");
+	find_roce_socket(evidence);
 	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NETLINK_ALL_DEVICES, examine_rdma_device, evidence);
 	if (drivers)
 		ibv_free_device_list(drivers);

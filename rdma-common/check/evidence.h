@@ -30,6 +30,7 @@
 	X(mode)              /* "exclusive": each device belongs to one namespace */              \
 	X(first_namespace)   /* "yes": this is the first network namespace; "no" */               \
 	X(device_interface)  /* gid_interface if a port has it, else one that the device has */   \
+	X(roce_socket)       /* "yes": a socket of this namespace has UDP port 4791; "no" */      \
 	X(interface_here)    /* "yes": a device has an interface in this namespace; "no" */       \
 	X(cgroup)            /* cgroup of this process with a limit in rdma.max */                \
 	X(cgroup_limit)      /* the limits of the device in this rdma.max */                      \

@@ -58,7 +58,11 @@ static const struct row rows[] = {
 	{ ROCE ON_ETH0 "error=EPERM cgroup=/sys/fs/cgroup/x", "L3" },
 	{ ROCE ON_ETH0 "error=ENOMEM cgroup=/sys/fs/cgroup/x", NULL },
 	{ ROCE ON_ETH0 "cgroup=/sys/fs/cgroup/x", NULL },
-	{ "transport=roce software=yes first_namespace=no", "L4" },
+	{ "transport=roce software=yes first_namespace=no roce_socket=no", "L4" },
+	/* newer kernels serve each network namespace that has a device */
+	{ "address=192.0.2.1 transport=roce software=yes first_namespace=no roce_socket=yes request=8 port=1",
+	  "B1" },
+	{ "transport=roce software=yes first_namespace=no", NULL },
 	{ "transport=roce software=no first_namespace=no interface_here=no", "L5" },
 	{ "transport=iwarp software=yes first_namespace=no interface_here=no", "L5" },
 	{ "transport=infiniband interface_here=no", NULL },
