@@ -288,13 +288,17 @@ seen_from_ports() {
 	within 3 "$start" client 2
 }
 
-@test "an address without a route, or with a route over another device, is reported: exit status 3" {
+@test "an address without a route, or with a route over another device, is reported: exit status 3, or 5 if it is resolved" {
 	client write 203.0.113.5 4799
 	expect 3 'cannot resolve the address: Network is unreachable'
 	lab run b ip route add 203.0.113.0/24 dev lo
-	client write 203.0.113.5 4799
+	client -t 2 write 203.0.113.5 4799
 	lab run b ip route del 203.0.113.0/24
-	expect 3 'cannot resolve the address: No such device'
+	if [[ $output == *"address resolved."* ]]; then # Soft-RoCE of newer kernels ignores that the route leads over lo
+		expect 5 'no progress for 2 s (--timeout)'
+	else
+		expect 3 'cannot resolve the address: No such device'
+	fi
 }
 
 @test "a loopback address is reported with advice, and exit status 3; the host's own address works" {
