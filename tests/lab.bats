@@ -58,6 +58,29 @@ opcodes() {
 	LC_ALL=C grep -qaP '\xc0\x00\x02\x03\xc0\x00\x02\x02' "$capture" # from host c to host b
 }
 
+# hundredths COMMAND...: print the uptime of the system on which COMMAND runs, in hundredths of a second.
+hundredths() {
+	"$@" cat /proc/uptime | sed 's/ .*//; s/\.//'
+}
+export -f hundredths
+
+# Ask each host for its time twice. The time that passes there between its answers is at least the time from the first answer
+# to the second question, and at most the time from the first question to the second answer, however busy this machine is.
+@test "the clock of each host is as fast as that of this machine" {
+	# shellcheck disable=SC2016 # expanded by that shell
+	run lab up --transport none -- bash -c '
+		for host in $LAB_HOSTS; do
+			times=("$(hundredths env)" "$(hundredths lab run "$host")" "$(hundredths env)")
+			sleep 1
+			times+=("$(hundredths env)" "$(hundredths lab run "$host")" "$(hundredths env)")
+			echo "$host: ${times[*]}"
+			passed=$((times[4] - times[1])) least=$((times[3] - times[2])) most=$((times[5] - times[0]))
+			((passed >= least - 2 && passed <= most + 2)) || exit 1
+		done'
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
 # One pair of hosts serves all three parts. The first ping resolves the neighbor: while all packets are lost,
 # resolving would fail and drop the waiting packet.
 @test "'lab disturb' delays or drops packets; a killed 'lab run' leaves no process; a crashed host shows its console" {

@@ -1,7 +1,9 @@
 """`lab up`: owns the hosts, and carries messages between `lab run` processes and the guests' agents."""
 import argparse
 import collections
+import ctypes
 import json
+import mmap
 import os
 import pathlib
 import selectors
@@ -32,7 +34,7 @@ MACHINES = {
     # takes a tenth of a second when emulated. With ERMS the kernel and the C library copy with "rep movsb", which
     # copies byte by byte when emulated. The kernel tests timer interrupts within ten ticks, and would report the timer of a
     # busy machine as broken. The emulated TSC is this machine's. Linux 6.1 distrusts it, and takes the HPET, of which it
-    # loses time when a host does not run for 20 s.
+    # loses time when a host does not run for 20 s. tsc_words() adds its frequency.
     "amd64": Machine("qemu-system-x86_64", "q35", "max,-erms", "ttyS0", "no_timer_check tsc=reliable"),
     # Pointer authentication and SVE take a quarter of an emulated boot.
     "arm64": Machine("qemu-system-aarch64", "virt,gic-version=max", "max,pauth=off,sve=off", "ttyAMA0", ""),
@@ -150,7 +152,7 @@ class Host:
         # The kernel's warnings go to the console, and an oops ends the host instead of hanging a test.
         # Security modules, and the accounting of memory and pressure, are off: they take time at each system call.
         append = f"console={guest.machine.console} loglevel=5 panic=-1 oops=panic mitigations=off {guest.machine.words}"
-        append += " cryptomgr.notests lsm=capability psi=0 cgroup_disable=memory"
+        append += f" cryptomgr.notests lsm=capability psi=0 cgroup_disable=memory {tsc_words(guest)}"
         append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
         return [
             *qemu_options(guest.machine, guest.accelerator),
@@ -521,6 +523,31 @@ def qemu_options(machine, accelerator):
         *(machine.qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *("-machine", machine.board, "-accel", *accelerated),
     )
+
+
+def tsc_words(guest):
+    """Return the word that tells an emulated kernel the frequency of the TSC. On a busy machine a kernel measures it wrongly:
+    its clock was nine times too fast."""
+    if guest.accelerator != "tcg" or guest.machine.qemu != "qemu-system-x86_64" or os.uname().machine != "x86_64":
+        return ""
+    try:
+        code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    except OSError:
+        return ""  # this machine forbids it; the kernel measures
+    code.write(bytes.fromhex("0f31 48c1e220 4809d0 c3"))  # rdtsc; shl $32, %rdx; or %rdx, %rax; ret
+    read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+    start = read_both(read)
+    time.sleep(0.005)
+    end = read_both(read)
+    return f"tsc_early_khz={round((end[1] - start[1]) * 1000000 / (end[0] - start[0]))}"
+
+
+def read_both(read):
+    """Return the clock in nanoseconds and the TSC at the same moment: the closest of ten pairs, because other programs may run
+    in between."""
+    pairs = [(time.monotonic_ns(), read(), time.monotonic_ns()) for _ in range(10)]
+    before, ticks, after = min(pairs, key=lambda pair: pair[2] - pair[0])
+    return (before + after) // 2, ticks
 
 
 def choose_accelerator(machine, kernel):
