@@ -1447,6 +1447,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		lesson-client	1	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
 		lesson-client	1	ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
 		lesson	1	fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
+		lesson	1	[iwarp] unfound:9	cannot find the device of the connection: No such device
 		lesson-client	1	[iwarp] refuse:255	cannot connect: Connection refused
 		lesson-client	1	ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
 		lesson-client	1	received-MR!	cannot use a message: Protocol error

@@ -129,8 +129,11 @@ static void send_message(enum work work, uint32_t type)
 /* Steps 2 to 4, on the device that leads to the peer. */
 static void prepare(void)
 {
-	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC /* reliable connection */ };
+	/* RC: a reliable connection. It has room for 34 sends and 2 receives at a time. */
+	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 34, 2, 1, 1, 0 } };
 
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	/* Step 2. A queue pair can use only memory regions of its protection domain (PD). */
 	pd = ibv_alloc_pd(id->verbs);
 	check(pd ? 0 : -1, "allocate a protection domain");
@@ -148,9 +151,8 @@ static void prepare(void)
 	cq = ibv_create_cq(id->verbs, 36, NULL, NULL, 0);
 	check(cq ? 0 : -1, "create a completion queue");
 
-	/* The queue pair (QP) is this end of the connection: 34 sends and 2 receives at a time. */
+	/* The queue pair (QP) is this end of the connection. */
 	attributes.send_cq = attributes.recv_cq = cq;
-	attributes.cap = (struct ibv_qp_cap){ 34, 2, 1, 1, 0 };
 	check(rdma_create_qp(id, pd, &attributes), "create a queue pair");
 
 	/* Step 4. A message fills the oldest posted receive; without one it cannot arrive. */

@@ -118,6 +118,8 @@ static void connect_queue_pair(void)
 
 	events = rdma_create_event_channel(); /* with it, rdma_connect(3) and others do not wait */
 	check(events ? rdma_migrate_id(id, events) : -1, "create an event channel");
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
 	cq = channel ? ibv_create_cq(id->verbs, SENDS + SLOTS, NULL, channel, 0) : NULL;
 	check(cq ? 0 : -1, "create a completion queue");
