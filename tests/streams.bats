@@ -211,7 +211,8 @@ unmount_slowly() {
 	exchange write 50000 35000 64
 }
 
-# Both sides use the default --timeout.
+# Both sides use the default --timeout. The second server has a small ring, because its wait begins when the data in it
+# has arrived, the client's before.
 # bats test_tags=slow
 @test "with equal --timeout on both sides, the side with a silent pipe or a stalled reader still reports the reason" {
 	start_server -1 -o /run/arrived write
@@ -220,7 +221,8 @@ unmount_slowly() {
 	expect 5 "the source of the outgoing payload delivered no data"
 	expect_end server 4 "the peer gave up"
 	# shellcheck disable=SC2016
-	start_command bash -c 'mkfifo /run/unread; sleep 30 </run/unread & exec "$0" -1 -o /run/unread write' "$PROGRAMS/rdma-server"
+	start_command bash -c 'mkfifo /run/unread; sleep 30 </run/unread & exec "$@" -1 -o /run/unread write' - \
+		"${LIMITED[@]}" 64 "$PROGRAMS/rdma-server"
 	client --one-way -s 20M write 192.0.2.1 "$port"
 	expect 4 "the peer gave up"
 	expect_end server 5 "storing the incoming payload made no progress"
