@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+# Rules that install the programs, and make packages of them; the Makefile includes this file.
+
+# ---- installation ----
+
+PAGES = $(wildcard .man/*.[1-9])
+INSTALLED = $(DESTDIR)$(PREFIX)
+COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
+# Debian's packages have another folder for zsh.
+ZSH_FOLDER = site-functions
+ZSH_COMPLETION = $(INSTALLED)/share/zsh/$(ZSH_FOLDER)/_rdma-pair
+FISH_COMPLETIONS = $(INSTALLED)/share/fish/vendor_completions.d
+MANUALS = $(INSTALLED)/share/man/man
+SCHEMA = rdma-pair.schema.json
+DOCUMENTATION = $(INSTALLED)/share/doc/rdma-pair
+UNITS = $(wildcard .systemd/*)
+
+# fish runs this line, which turns each option in the --help of the program @ into a "complete" command.
+define FISH_COMPLETION
+@ --help | sed -nE '/^ +(-., )?--/ { s/^ +-(.),/-s \1/; s/--([a-z-]+)( [A-Z]+)? +(.*)/-l \1 -d "\3"/; s/^/complete -c @ /p }' | source
+endef
+
+# Build first only if the folder belongs to this user: the owner's next 'make' could not replace files of root. In
+# another user's folder git refuses to work, so -o keeps make from calling git. The completions read --help.
+install: export FISH = $(FISH_COMPLETION)
+install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
+	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
+		$(MAKE) --no-print-directory all; \
+	elif ! $(MAKE) -q -o build/version $(PROGRAMS); then \
+		echo "install: the programs are not built, or older than their sources; run 'make' first, as the owner of this folder" >&2; \
+		exit 1; \
+	fi
+	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair" \
+		"$(DOCUMENTATION)/examples" "$(INSTALLED)/share/zsh/$(ZSH_FOLDER)" "$(FISH_COMPLETIONS)"
+	install $(PROGRAMS) "$(INSTALLED)/bin"
+	for page in $(PAGES); do \
+		sed 's/^\.Os .*/& $(VERSION)/' "$$page" | install -m 644 /dev/stdin "$(MANUALS)$${page##*.}/$${page##*/}" || exit 1; \
+	done
+	install -m 644 .man/$(SCHEMA) "$(INSTALLED)/share/rdma-pair"
+	install tests/pairs "$(DOCUMENTATION)/examples"
+	for unit in $(UNITS); do \
+		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 644 /dev/stdin "$(DOCUMENTATION)/examples/$${unit##*/}" || exit 1; \
+	done
+	for program in $(PROGRAMS); do \
+		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" && \
+		printf '%s\n' "$$FISH" | sed "s/@/$$program/g" | \
+			install -m 644 /dev/stdin "$(FISH_COMPLETIONS)/$$program.fish" || exit 1; \
+	done
+	printf '#compdef %s\n_gnu_generic\n' '$(PROGRAMS)' | install -m 644 /dev/stdin "$(ZSH_COMPLETION)"
+
+# Keep the folders, because other programs may use them.
+uninstall: ## remove the installed files
+	for program in $(PROGRAMS); do \
+		$(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" "$(FISH_COMPLETIONS)/$$program.fish" || exit 1; \
+	done
+	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)" "$(ZSH_COMPLETION)"
+	for example in pairs $(notdir $(UNITS)); do $(RM) "$(DOCUMENTATION)/examples/$$example" || exit 1; done
+	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done
+
+# ---- packages ----
+
+# The time of the last commit, so that two builds produce the same package; in a tarball, the time of README.md.
+SOURCE_DATE_EPOCH ?= $(shell { [ -e .git ] && git log -1 --format=%ct 2>/dev/null; } || stat -c %Y README.md)
+VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c)
+# The author of the last change; in a tarball, the user who builds.
+MAINTAINER ?= $(shell { [ -e .git ] && git log -1 --format='%an <%ae>' 2>/dev/null; } || echo "$$(id -un) <$$(id -un)@$$(uname -n)>")
+# The newest section of the changelog: an entry begins with an asterisk.
+CHANGES = sed -n '/^\#\# $(VERSION)/,/^\#\# /{ s/^- /* /p; s/^  //p; }' .github/CHANGELOG.md
+DEB_TREE = build/deb/tree
+DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
+
+define DEB_CONTROL
+Source: rdma-pair
+Section: net
+Priority: optional
+Maintainer: $(MAINTAINER)
+Standards-Version: 4.6.2
+
+Package: rdma-pair
+Architecture: any
+Depends: $${shlibs:Depends}
+Recommends: ibverbs-providers, rdma-core
+Description: verify one-sided RDMA between two hosts
+ rdma-server and rdma-client connect two hosts with RDMA, over InfiniBand,
+ RoCE or iWARP, let each read from or write to the other's memory with
+ one-sided operations, and verify on both sides that every byte arrived.
+endef
+
+deb: ## build a Debian package in build/; MAINTAINER='Name <address>'
+deb: export CONTROL = $(DEB_CONTROL)
+deb: export AUTHOR = $(MAINTAINER)
+deb:
+	tests/setup build package
+	rm -rf build/deb build/*.deb
+	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr PROGRAM_COMMIT= ZSH_FOLDER=vendor-completions
+	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
+	echo "$$CONTROL" >build/deb/debian/control
+	{ printf 'rdma-pair ($(VERSION)) unstable; urgency=medium\n\n' && \
+		$(CHANGES) | fold -s -w 74 | sed 's/ *$$//; /^\* /!s/^/  /; s/^/  /' && \
+		printf '\n -- %s  %s\n' "$$AUTHOR" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))"; \
+	} >build/deb/debian/changelog
+	cp LICENSE $(DEB_DOC)/copyright
+	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
+	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
+	gzip -9n $(DEB_TREE)/usr/share/man/man?/*
+	strip $(PROGRAMS:%=$(DEB_TREE)/usr/bin/%)
+	cd build/deb && dpkg-shlibdeps $(PROGRAMS:%=tree/usr/bin/%) && dpkg-gencontrol -Ptree
+	chmod -R u=rwX,go=rX $(DEB_TREE)
+	cd $(DEB_TREE) && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) dpkg-deb --root-owner-group --build $(DEB_TREE) build
+
+# rpmbuild compiles the files as they are now, in a folder of its own. On Debian, whose packages rpm does not know, do
+# not check BuildRequires.
+rpm: ## build an RPM package in build/; MAINTAINER='Name <address>'
+rpm: export AUTHOR = $(MAINTAINER)
+rpm:
+	command -v rpmbuild >/dev/null || tests/setup build rpm
+	rm -rf build/rpm build/*.rpm
+	mkdir -p build/rpm
+	tar -czf build/rpm/rdma-pair-$(VERSION).tar.gz --exclude-vcs --exclude=./build --exclude='*.o' $(PROGRAMS:%=--exclude=./%) \
+		--transform 's|^\.|rdma-pair-$(VERSION)|' .
+	{ sed 's/@VERSION@/$(VERSION)/' .github/rdma-pair.spec && \
+		printf '* %s %s - $(VERSION)-1\n' "$$(LC_ALL=C date -u -d @$(SOURCE_DATE_EPOCH) '+%a %b %d %Y')" "$$AUTHOR" && \
+		$(CHANGES) | sed 's/%/%%/g; s/^\* /- /; t; s/^/  /'; \
+	} >build/rpm/rdma-pair.spec
+	rpmbuild -bb $(if $(wildcard /etc/debian_version),--nodeps) --define '_topdir $(CURDIR)/build/rpm' \
+		--define '_sourcedir %{_topdir}' --define '_rpmdir $(CURDIR)/build' \
+		--define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' build/rpm/rdma-pair.spec
+
+dist: ## pack the committed files into a tarball in build/, with the same bytes each time
+	mkdir -p build
+	git -c tar.umask=0022 archive --prefix=rdma-pair-$(VERSION)/ HEAD | gzip -9n >build/rdma-pair-$(VERSION).tar.gz
+
+.PHONY: install uninstall deb rpm dist
