@@ -10,7 +10,6 @@ PROGRAMS = rdma-server rdma-client
 MODULES = rdma-common.c $(wildcard rdma-common/*.c)
 # The modules of --check, which are linked into the client only.
 CHECK = $(wildcard rdma-common/check/*.c)
-HEADERS = rdma-common.h $(wildcard rdma-common/*.h rdma-common/check/*.h)
 SOURCES = $(MODULES) $(CHECK) rdma-client.c rdma-server.c
 PACKAGES = libibverbs librdmacm libxxhash json-c
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
@@ -22,12 +21,24 @@ COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(DEFINES) $(shell pkg-config --cflags $(
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS) ## build the two programs
-rdma-client: $(CHECK:.c=.o)
-$(PROGRAMS): %: %.o $(MODULES:.c=.o)
+rdma-client: $(CHECK:%.c=build/plain/%.o)
+$(PROGRAMS): %: build/plain/%.o $(MODULES:%.c=build/plain/%.o)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 
-%.o: %.c $(HEADERS)
-	$(COMPILE) -c -o $@ $<
+# Rules that compile objects to a folder of build/, one for each kind: plain, asan, ... The compiler writes a list of the
+# included headers beside each object. An object without such a list is out of date.
+define OBJECTS
+build/$(1)/%.o: %.c build/$(1)/%.d
+	@mkdir -p $$(@D)
+	$$(COMPILE) $$(SANITIZE_$(1)) -MMD -MP -c -o $$@ $$<
+endef
+KINDS = plain asan tsan fuzz
+$(foreach kind,$(KINDS),$(eval $(call OBJECTS,$(kind))))
+
+COMPILED = $(SOURCES) $(wildcard tests/unit/*.c tests/peer/*.c tests/fuzz/*.c)
+HEADER_LISTS = $(foreach kind,$(KINDS),$(COMPILED:%.c=build/$(kind)/%.d))
+$(HEADER_LISTS): ;
+include $(wildcard $(HEADER_LISTS))
 
 # The commit of a git checkout: "+g1234567", or "+g1234567.dirty" if files are changed. Releases and packages have none.
 PROGRAM_COMMIT ?= $(shell [ ! -e .git ] || ! command -v git >/dev/null || \
@@ -39,17 +50,17 @@ build/version: FORCE
 	@commit='$(PROGRAM_COMMIT)'; echo "$$commit" | cmp -s - $@ || echo "$$commit" >$@
 FORCE:
 
-rdma-common/options.o: DEFINES = -DPROGRAM_COMMIT='"$(shell cat build/version)"'
-rdma-common/options.o: build/version
+build/plain/rdma-common/options.o: DEFINES = -DPROGRAM_COMMIT='"$(shell cat build/version)"'
+build/plain/rdma-common/options.o: build/version
 
 help: ## print this list
-	@sed -n 's/^\([a-z][a-z-]*\):.* ## \(.*\)/\1:\2/p' $(MAKEFILE_LIST) | while IFS=: read -r target text; do \
+	@sed -n 's/^\([a-z][a-z-]*\):.* ## \(.*\)/\1:\2/p' $(filter-out %.d,$(MAKEFILE_LIST)) | while IFS=: read -r target text; do \
 		printf 'make %-12s %s\n' "$$target" "$$text"; \
 	done
 
 clean: ## remove the built files
 	$(RM) -r build
-	$(RM) $(PROGRAMS) *.o rdma-common/*.o rdma-common/check/*.o $(LESSON_FILES:.c=)
+	$(RM) $(PROGRAMS) $(LESSON_FILES:.c=)
 
 include .github/packaging.mk
 
@@ -62,39 +73,37 @@ SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%)) $(DECODERS:%
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
 # Tests that give decoders exactly the bytes of a message, so that a sanitizer notices any read past the end.
 DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
-UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
+UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 # The modules that the fuzzers call, and the modules on which these depend.
 FUZZED = $(addprefix rdma-common/,clock console log netlink options process reasons status wire)
 FUZZ_SECONDS ?= 600
 
-# Rules that build the modules and the programs with a sanitizer.
+# Rules that link the programs with a sanitizer.
 define WATCHED
-build/$(1)/%.o: %.c $(HEADERS)
-	@mkdir -p $$(@D)
-	$$(COMPILE) $$(SANITIZE_$(1)) -c -o $$@ $$<
-
 build/$(1)/rdma-client: $(CHECK:%.c=build/$(1)/%.o)
 $(PROGRAMS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o $(MODULES:%.c=build/$(1)/%.o)
 	$$(COMPILE) $$(SANITIZE_$(1)) $$(LDFLAGS) -o $$@ $$^ $$(LIBRARIES)
 endef
-$(foreach kind,asan tsan fuzz,$(eval $(call WATCHED,$(kind))))
+$(foreach kind,asan tsan,$(eval $(call WATCHED,$(kind))))
 
-$(FUZZERS): build/fuzz/%: tests/fuzz/%.c $(FUZZED:%=build/fuzz/%.o)
-	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $^ $(LIBRARIES)
+$(FUZZERS): build/fuzz/%: build/fuzz/tests/fuzz/%.o $(FUZZED:%=build/fuzz/%.o)
+	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -o $@ $^ $(LIBRARIES)
 build/fuzz/%: CC = clang
+build/fuzz/tests/%.o: DEFINES = -I.
 
-build/unit/%: tests/unit/%.c $(MODULES:.c=.o) $(CHECK:.c=.o) $(wildcard tests/unit/*.h)
-	@mkdir -p $(@D)
-	$(COMPILE) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(UNIT_LIBRARIES)
+build/%-test.o: DEFINES = -I. $(shell pkg-config --cflags cmocka)
 
-$(DECODERS:%=build/asan/%): build/asan/%: tests/%.c $(patsubst %.c,build/asan/%.o,$(MODULES) $(CHECK)) $(wildcard tests/unit/*.h)
+$(UNIT_TESTS): build/unit/%: build/plain/tests/unit/%.o $(patsubst %.c,build/plain/%.o,$(MODULES) $(CHECK))
 	@mkdir -p $(@D)
-	$(COMPILE) $(SANITIZE_asan) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(UNIT_LIBRARIES)
+	$(COMPILE) $(LDFLAGS) -o $@ $^ $(UNIT_LIBRARIES)
 
-build/peer: tests/peer/peer.c tests/peer/deviation.h $(MODULES:.c=.o)
+$(DECODERS:%=build/asan/%): build/asan/%: build/asan/tests/%.o $(patsubst %.c,build/asan/%.o,$(MODULES) $(CHECK))
 	@mkdir -p $(@D)
-	$(COMPILE) $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES)
+	$(COMPILE) $(SANITIZE_asan) $(LDFLAGS) -o $@ $^ $(UNIT_LIBRARIES)
+
+build/peer: build/plain/tests/peer/peer.o $(MODULES:%.c=build/plain/%.o)
+	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 
 # Libraries that tests load into a program in front of librdmacm.
 PRELOADS = $(patsubst tests/%.c,build/%.so,$(wildcard tests/preload/*.c))

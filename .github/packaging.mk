@@ -117,7 +117,7 @@ rpm:
 	command -v rpmbuild >/dev/null || tests/setup build rpm
 	rm -rf build/rpm build/*.rpm
 	mkdir -p build/rpm
-	tar -czf build/rpm/rdma-pair-$(VERSION).tar.gz --exclude-vcs --exclude=./build --exclude='*.o' $(PROGRAMS:%=--exclude=./%) \
+	tar -czf build/rpm/rdma-pair-$(VERSION).tar.gz --exclude-vcs --exclude=./build $(PROGRAMS:%=--exclude=./%) \
 		--transform 's|^\.|rdma-pair-$(VERSION)|' .
 	{ sed 's/@VERSION@/$(VERSION)/' .github/rdma-pair.spec && \
 		printf '* %s %s - $(VERSION)-1\n' "$$(LC_ALL=C date -u -d @$(SOURCE_DATE_EPOCH) '+%a %b %d %Y')" "$$AUTHOR" && \

@@ -105,7 +105,7 @@ project_files() {
 copied() {
 	copy=$BATS_TEST_TMPDIR/copy
 	mkdir "$copy"
-	{ project_files && printf '%s\0' rdma-client rdma-server ./*.o rdma-common/*.o rdma-common/check/*.o; } |
+	{ project_files && find rdma-client rdma-server build/plain -type f -print0; } 2>/dev/null |
 		xargs -0 cp --preserve=timestamps --parents -t "$copy" 2>/dev/null || true # some files may be deleted, or not built
 	touch "$copy/rdma-client.c"
 }
@@ -120,6 +120,34 @@ committed() {
 	git config user.email pat@example.org
 	git add .
 	git commit --quiet --message "all files"
+}
+
+# compiled FILE SANITIZE OBJECT...: print the objects that make would compile with the rules in FILE, sorted.
+compiled() {
+	make -n -o build/version CC=cc SANITIZE_fuzz= -f "$1" "SANITIZE=$2" "${@:3}" | sed -n 's/.* -c -o \([^ ]*\) .*/\1/p' | LC_ALL=C sort
+}
+
+# Each kind of objects has one that does not include a changed header. The compiler of the fuzzers is clang, which "make
+# check" does not need.
+@test "a changed header compiles the files that include it, in each build, and no others" {
+	local fake=tests/fake-verbs/fake-verbs.mk plain=build/plain/tests none=build/fake-verbs/none
+	local rest=(build/{asan,tsan,fuzz}/rdma-common/{digest,clock}.o "$plain"/{unit/{digest,wire}-test,peer/peer}.o)
+	local faked=("$none"/{rdma-common/{digest,clock},fake/{scripted-peer,wire}}.o)
+	copied
+	cd "$copy"
+	make -s all
+	make -s CC=cc SANITIZE_fuzz= "${rest[@]}"
+	make -s -f "$fake" SANITIZE=none "${faked[@]}"
+	[ -z "$(compiled Makefile '' all "${rest[@]}")$(compiled "$fake" none "${faked[@]}")" ]
+	[ -z "$(find . -name '*.[od]' -not -path './build/*')" ] # the folders of the sources stay clean
+	touch rdma-common/digest.h tests/peer/deviation.h
+	diff <(compiled Makefile '' all "${rest[@]}") <({
+		grep -lE '"(\.\./)?digest\.h"' rdma-*.c rdma-common/*.c rdma-common/check/*.c | sed 's,^,build/plain/,; s,c$,o,'
+		printf '%s\n' build/{asan,tsan,fuzz}/rdma-common/digest.o "$plain"/{unit/digest-test,peer/peer}.o
+	} | LC_ALL=C sort)
+	diff <(compiled "$fake" none "${faked[@]}") <(printf '%s\n' "$none"/{fake/scripted-peer,rdma-common/digest}.o)
+	rm rdma-common/digest.h build/plain/rdma-common/clock.d # a deleted header; an object without its list
+	[[ $(compiled Makefile '' all) == *build/plain/rdma-common/clock.o*build/plain/rdma-common/digest.o* ]]
 }
 
 # bats test_tags=slow

@@ -20,7 +20,7 @@ link_address := $(shell echo 'int main(int count, char **words) { return words[0
 	echo -no-pie -static-libasan -static-libubsan)
 endif
 fake_warnings = -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-fake_flags = -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer
+fake_flags = -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer -MMD -MP
 # A race detector must not see how the fake moves bytes: no call of memcpy(), and no instrumentation by SANITIZE=thread.
 fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 	$(if $(filter thread,$(SANITIZE)),,$(flags_$(SANITIZE)))
@@ -41,7 +41,6 @@ module_objects = $(modules:%=$(OUTPUT)/%.o)
 check_objects = $(patsubst %.c,$(OUTPUT)/%.o,$(wildcard rdma-common/check/*.c))
 fake_objects = $(patsubst %,$(FAKE)/%.o,world verbs cm peer)
 peer_objects = $(patsubst %,$(FAKE)/%.o,scripted-peer lies transfer wire)
-fake_headers = $(FAKE_VERBS)/fake-verbs.h tests/peer/deviation.h rdma-common/transfer.h rdma-common/wire.h
 
 fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(lessons)
 
@@ -50,7 +49,7 @@ $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module
 		$(fake_objects)
 	$(link) -ljson-c
 
-$(OUTPUT)/rdma-%.o: rdma-%.c rdma-common.h $(wildcard rdma-common/*.h rdma-common/check/*.h)
+$(OUTPUT)/rdma-%.o: rdma-%.c $(OUTPUT)/rdma-%.d
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 
@@ -64,12 +63,12 @@ $(OUTPUT)/rdma-common/console.o: CPPFLAGS += -Dpthread_create=create_console_thr
 $(lessons): %: %.o $(fake_objects)
 	$(link)
 
-$(lessons:%=%.o): $(OUTPUT)/%.o: tests/%.c
+$(lessons:%=%.o): $(OUTPUT)/%.o: tests/%.c $(OUTPUT)/%.d
 	@mkdir -p $(@D)
 	$(CC) $(fake_flags) -Dpoll=simulated_poll -Dpthread_join=simulated_join $(flags_$(SANITIZE)) -c -o $@ $<
 
 vpath %.c $(FAKE_VERBS) rdma-common
-$(FAKE)/%.o: %.c $(fake_headers)
+$(FAKE)/%.o: %.c $(FAKE)/%.d
 	@mkdir -p $(@D)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
@@ -79,5 +78,12 @@ $(FAKE)/%.o: %.c $(fake_headers)
 $(FAKE)/peer.o: $(peer_objects)
 	$(LD) -r --force-group-allocation -o $@ $^
 	$(OBJCOPY) --wildcard --keep-global-symbol='peer*' $@
+
+# The compiler writes a list of the included headers beside each object. An object without such a list is out of date.
+objects = $(OUTPUT)/rdma-server.o $(OUTPUT)/rdma-client.o $(module_objects) $(check_objects) $(fake_objects) \
+	$(peer_objects) $(lessons:%=%.o)
+header_lists = $(objects:.o=.d)
+$(header_lists): ;
+include $(wildcard $(header_lists))
 
 .PHONY: fake-verbs
