@@ -1,29 +1,37 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # The programs on a fake of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and orders of events
-# that are rare on a real network. Tests tagged "memory" transfer payload or messages, or free memory in unusual
-# orders: they run with AddressSanitizer, which takes four times as long.
+# that are rare on a real network. Tests that transfer payload or messages, or free memory in unusual orders, begin with
+# "use address": they run with AddressSanitizer, which takes four times as long.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $stderr
 
 load helpers
 load fake-verbs/faults
 shopt -s extglob
 
-setup_file() {
-	cd "$BATS_TEST_DIRNAME/.." || return
-	[ -z "${FAKE_VERBS_PROGRAMS:-}" ] || return 0 # tests/portability has built them for another machine
-	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=address
-	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=thread
-	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=none
-}
+# These tests need no hosts (helpers.bash).
+setup_file() { :; }
 
 setup() {
 	cd "$BATS_TEST_DIRNAME/.." || return
-	every_build=${FAKE_VERBS_PROGRAMS:-build/fake-verbs/address build/fake-verbs/thread}
-	programs=${FAKE_VERBS_PROGRAMS:-build/fake-verbs/none}
-	[[ " ${BATS_TEST_TAGS[*]} " != *" memory "* ]] || programs=${every_build% *}
+	sanitizers=(address thread)
+	[ -z "${FAKE_VERBS_PROGRAMS:-}" ] || sanitizers=(any)
+	programs=''
 	export ASAN_OPTIONS=exitcode=98 UBSAN_OPTIONS=exitcode=98 TSAN_OPTIONS=exitcode=98
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+}
+
+# use BUILD: run the programs of this build from now on: none, address or thread (fake-verbs.mk). The first test that uses
+# a build makes it; if that fails, all tests that use it fail. With $FAKE_VERBS_PROGRAMS all tests run the programs there.
+use() {
+	local made=$BATS_FILE_TMPDIR/$1
+	programs=${FAKE_VERBS_PROGRAMS:-build/fake-verbs/$1}
+	[ -z "${FAKE_VERBS_PROGRAMS:-}" ] || return 0
+	if [ ! -e "$made" ]; then
+		: >"$made"
+		make -s -f tests/fake-verbs/fake-verbs.mk "SANITIZE=$1" && echo yes >"$made"
+	fi
+	[ -s "$made" ]
 }
 
 # calls FUNCTION: print how often the last run called FUNCTION; "served" is the number of clients served without an
@@ -41,10 +49,11 @@ calls() {
 # three times as long as the run, so only programs in which leaks add up (a server without --one-off, --check) and
 # tests that set $leaks have it. If the script sends a signal with signal:, all signals have their default action, even
 # under nohup(1). The program's mode is the peer's operation, or $word if that is set (empty: no mode). A test may set
-# $launcher to a command that starts the program.
+# $launcher to a command that starts the program. Without use() it runs the build "none".
 fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=("${launcher[@]}")
 	shift 2
+	[ "$programs" ] || use none
 	[[ $script != *signal:* ]] || command+=(env --default-signal)
 	[[ ${leaks:-} || $role = @(server|08-server) || $role = check ]] || options=$options:detect_leaks=0
 	[[ $role != write-* ]] || script="write $script"
@@ -137,8 +146,8 @@ happy_path() {
 	done
 }
 
-# bats test_tags=memory
 @test "both programs print the expected transcripts and exit with 0, for each operation and transport" {
+	use address
 	local leaks=yes
 	happy_path
 }
@@ -188,8 +197,8 @@ happy_path() {
 	END
 }
 
-# bats test_tags=memory
 @test "payloads of 1 to 200,000 bytes are exchanged, in one or many work requests" {
+	use address
 	outcomes <<-END
 	client	0	iwarp payload:5000 max_msg:64 coalesce
 	client	0	write payload:200000
@@ -200,8 +209,8 @@ happy_path() {
 	outcomes client -m "" <<<"0	write" # the shortest payload: only a NUL
 }
 
-# bats test_tags=memory
 @test "a server sends a --check client a pattern of the length that the client requests, and stores nothing" {
+	use address
 	local leaks=yes
 	outcomes one-off -m "not this" -o "$BATS_TEST_TMPDIR/none/stored" <<-END
 	0	check
@@ -233,8 +242,8 @@ happy_path() {
 }
 
 # A list has at most 32 work requests, so with a greater --depth lists of different lengths follow each other.
-# bats test_tags=memory
 @test "many operations succeed at any --depth, and a failed one is reported" {
+	use address
 	outcomes <<-END
 	client -n 100	0	inline:0
 	client -n 100	0	write iwarp
@@ -271,8 +280,8 @@ happy_path() {
 	outcomes client --busy-poll <<<"0	immediate fail:sched_getaffinity:1:1	ibv_req_notify_cq=1"
 }
 
-# bats test_tags=memory
 @test "every completion of a flood is handled, with and without events" {
+	use address
 	outcomes <<-END
 	every -n 1000 --depth 1	0	immediate
 	every -n 1000 --depth 64 --busy-poll	0	immediate
@@ -283,8 +292,8 @@ happy_path() {
 }
 
 # In most rows the two rings of a stream have different lengths. Words with @ or > delay events.
-# bats test_tags=memory
 @test "streams: payloads of 50 to 500,000 bytes pass through bounded rings; a damaged one is reported" {
+	use address
 	outcomes <<-END
 	every -s 20000	0	payload:30000 ring:3000
 	every -s 20000	0	payload:500000 memory:300000 request:1000
@@ -319,8 +328,8 @@ happy_path() {
 
 # Both the bytes that the peer received and the bytes that the program stored must equal the sent bytes. The lengths
 # are not multiples of 8, nor of the 256 KiB that the program stores at a time.
-# bats test_tags=memory
 @test "streams: files, pipes and patterns arrive unchanged, whether the ring is shorter or holds the whole payload" {
+	use address
 	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept text script variant
 	head -c 600001 <(seq 200000) >"$file"
 	for script in "" "memory:100000" "write memory:100000" "ring:4097 unknown" "write ring:70000 coalesce"; do
@@ -353,8 +362,8 @@ happy_path() {
 	cmp <(head -c 65537 "$file") "$kept.pipe"
 }
 
-# bats test_tags=memory
 @test "streams: --max-size limits payloads, whether or not their length is known in advance" {
+	use address
 	outcomes <<-END
 	client --max-size 1K	4	payload:1025	the server sends 1025 bytes, more than the 1024 that --max-size allows here
 	one-off --max-size 8K	4	write unknown payload:9000 coalesce	the peer sends more than the 8192 bytes that --max-size allows here
@@ -365,8 +374,8 @@ happy_path() {
 }
 
 # A pipe delivers a byte now and then. With $silent the peer's adapter accepts the bytes, but its program confirms none.
-# bats test_tags=memory
 @test "streams: a trickling pipe extends a session, unless the pipe is too slow or the peer stops" {
+	use address
 	local transport endless silent="99*received-WINDOW! received-DONE! received-VERDICT!"
 	exec {endless}< <(yes)
 	outcomes <<-END
@@ -383,8 +392,8 @@ happy_path() {
 	done
 }
 
-# bats test_tags=memory
 @test "streams: damaged bytes are reported, and a stopped stream ends the session" {
+	use address
 	outcomes every -s 20000 <<-END
 	7	payload:30000 ring:3000 corrupt-in	contents are wrong
 	7	payload:30000 ring:3000 corrupt-out	contents are wrong
@@ -395,16 +404,16 @@ happy_path() {
 	END
 }
 
-# bats test_tags=memory
 @test "streams: a ring that cannot be deregistered stays mapped" {
+	use address
 	outcomes <<-END
 	client -s 500000	0	payload:500000 memory:300000 fail:ibv_dereg_mr:1+:16	cannot deregister 32768 bytes of memory: Device or resource busy
 	server -s 500000	0	write clients:2 payload:500000 memory:900000 fail:ibv_dereg_mr:1+:16	bytes of memory: Device or resource busy
 	END
 }
 
-# bats test_tags=memory
 @test "streams: either side ends and reports the peer's reason if the peer gives up, at any moment" {
+	use address
 	local step
 	for step in 1 2 5 13; do
 		outcomes every -s 20000 <<-END
@@ -415,8 +424,8 @@ happy_path() {
 	outcomes both <<<"4	gives-up:7	the peer could not receive, verify or store the payload; see its messages"
 }
 
-# bats test_tags=memory
 @test "streams: a side that gives up early sends a verdict; the other side sends none" {
+	use address
 	outcomes every -v -s 20000 <<-END
 	4	payload:30000 ring:3000 gives-up:5	the peer gave up	0x SEND MSG_VERDICT
 	END
@@ -427,8 +436,8 @@ happy_path() {
 
 # The file is longer than the ring, so each session has three threads: its own, a helper that reads and a helper that
 # stores. If one of the first two does not start, the server refuses the client; a one-off server then serves the next.
-# bats test_tags=memory
 @test "a session that gets no memory, descriptor or thread ends with the reason" {
+	use address
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
 	local reads="cannot start the thread that reads the outgoing payload" starts="cannot start a thread for the session"
 	local checks="cannot start the thread that checks the output '$BATS_TEST_TMPDIR/stored'"
@@ -464,8 +473,8 @@ happy_path() {
 	END
 }
 
-# bats test_tags=memory
 @test "streams: any failed pread(2) ends the session, and is reported" {
+	use address
 	local number file=$BATS_TEST_TMPDIR/file
 	truncate -s 9000000 "$file"
 	for number in 1 2 9 35; do
@@ -477,8 +486,8 @@ happy_path() {
 }
 
 # Each limit on the file size is smaller than the payload of 140,000 bytes.
-# bats test_tags=memory
 @test "streams: no file is left if storing or the session fails" {
+	use address
 	local bytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
 	mkdir "$folder"
 	for bytes in 5000 130000 139999; do
@@ -501,8 +510,8 @@ happy_path() {
 
 # The disk takes 0.9 s of simulated time for 1 MiB, and --timeout is 2 s. With memory:N the ring is shorter than the
 # payload. In the second row it holds the whole payload, so no message of the peer extends the session.
-# bats test_tags=memory
 @test "a slow disk extends a session beyond --timeout" {
+	use address
 	local stored=$BATS_TEST_TMPDIR/stored
 	outcomes <<-END
 	every -t 2 -o $stored	0	payload:8400000 memory:300000 9*fdatasync@900 from:7200
@@ -512,8 +521,8 @@ happy_path() {
 
 # The session ends after --timeout in simulated time; if everything was received, after one more second for closing.
 # With a payload of 1.7 MB, fdatasync syncs the first MiB while the rest arrives.
-# bats test_tags=memory
 @test "a disk that does not answer ends the session with the reason, at the latest soon after --timeout" {
+	use address
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
 	outcomes <<-END
@@ -530,8 +539,8 @@ happy_path() {
 }
 
 # For each type of message, some wrong numbers and wrong moments; transfer-test and protocol-test have the other rules.
-# bats test_tags=memory
 @test "a peer's impossible numbers or unexpected messages end the session with a reason" {
+	use address
 	outcomes <<-END
 	both	7	set:mr.produced=+1	the peer's memory region announces too many ready bytes: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region has no valid address or is too short: it has 1024 bytes, of which 1024 are ready
@@ -563,8 +572,8 @@ happy_path() {
 	END
 }
 
-# bats test_tags=memory
 @test "sessions succeed although the driver omits a limit, or reports a small or impossible one" {
+	use address
 	local limit
 	for limit in max_msg:0 max_wr:0 max_wr:-1 max_wr:-2147483648 max_wr:2147483647 max_cqe:0 max_cqe:-1 \
 		max_cqe:-2147483648 max_cqe:2147483647 max_wr:64 max_cqe:50 max_reads:257 max_reads:-1 max_reads:2147483647; do
@@ -625,8 +634,8 @@ happy_path() {
 	END
 }
 
-# bats test_tags=memory
 @test "a peer that follows the tutorial gets at most 1023 bytes of text, and its payload is not stored" {
+	use address
 	local longest stored=$BATS_TEST_TMPDIR/stored
 	longest=$(printf 'x%.0s' {1..1023})
 	outcomes <<-END
@@ -651,16 +660,16 @@ happy_path() {
 	[ ! -e "$stored" ]
 }
 
-# bats test_tags=memory
 @test "either program reports a damaged byte, in either direction" {
+	use address
 	outcomes every <<-END
 	7	corrupt-in	contents are wrong
 	7	corrupt-out	contents are wrong
 	END
 }
 
-# bats test_tags=memory
 @test "a complete payload is shown, even if damaged; an incomplete one, or the peer's later writes, are not" {
+	use address
 	outcomes <<-END
 	both	0	read	> remote buffer: text of the scripted peer
 	both	7	corrupt-in	contents are wrong	> remote buffer: 
@@ -674,7 +683,8 @@ happy_path() {
 # bats test_tags=slow
 @test "each failing call of the client is reported" {
 	faults client read
-	programs=${every_build% *} faults client "iwarp write payload:3000 max_msg:64" # a list of work requests
+	use address
+	faults client "iwarp write payload:3000 max_msg:64" # a list of work requests
 }
 
 # bats test_tags=slow
@@ -684,7 +694,7 @@ happy_path() {
 
 # bats test_tags=slow
 @test "a server goes on serving after each failing call, also after its device disappeared and returned" {
-	programs=${every_build% *}
+	use address
 	faults server write
 	# functions that are called after the removal, too: they wait, release objects, or belong to librdmacm
 	functions='@(*destroy*|*dealloc*|*dereg*|munmap|read|poll|epoll_*|rdma_*|ibv_get_*)' \
@@ -729,14 +739,14 @@ happy_path() {
 	END
 }
 
-# bats test_tags=memory
 @test "if the device refuses a list of requests half-way, the requests that it accepted still complete" {
+	use address
 	printf '1\twrite max_msg:64 fail:ibv_post_send:%d:12\tibv_post_send failed\t0x never completed\n' {1..9} |
 		outcomes client -v -n 5 --depth 3
 }
 
-# bats test_tags=memory
 @test "a post that fails without reporting which requests it posted ends only its own session" {
+	use address
 	outcomes <<-END
 	server	0	iwarp write clients:3 together minus-one no-bad-wr:99 abandons fail:ibv_post_send:4:107	127.0.0.1 port 40000: ibv_post_send failed: Transport endpoint is not connected	served=2
 	server	0	iwarp write clients:3 together minus-one no-bad-wr:0 abandons fail:ibv_post_send:6:107	ibv_post_send failed: Transport endpoint is not connected	served=2
@@ -764,8 +774,8 @@ happy_path() {
 	END
 }
 
-# bats test_tags=memory
 @test "completions in unusual orders change no result" {
+	use address
 	outcomes <<-END
 	both	0	coalesce
 	both	0	coalesce sent-MR>received-DONE operation+spurious
@@ -785,8 +795,8 @@ happy_path() {
 	END
 }
 
-# bats test_tags=memory
 @test "disconnections at unusual times give the right exit status and reason" {
+	use address
 	local repeated="repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED"
 	outcomes <<-END
 	both	0	DISCONNECTED@600
@@ -828,8 +838,8 @@ happy_path() {
 
 # If the client has withdrawn its request, rdma_accept(3) fails with the same errno as after a failure of this host. The
 # server therefore rejects the request after a failed call: the rejection succeeds only if the client has not withdrawn.
-# bats test_tags=memory
 @test "a failed call is reported as the server's failure, also to a client that has not withdrawn" {
+	use address
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
 	outcomes <<-END
 	one-off	1	fail:rdma_accept:1:22 refused:9	$accept (MTU of the path 4096 bytes, of this port 4096)	0x $larger	rdma_reject=1
@@ -856,8 +866,8 @@ node_guid() {
 
 # Before release 56 librdmacm ends the client if rdma_resolve_addr(3) finds such a device. The fake kernel tells no
 # source address, so the programs know the device only with --bind.
-# bats test_tags=memory
 @test "a device with node GUID 0 is named, with advice, before its address is resolved or listened on" {
+	use address
 	local guid="RDMA device double0 has node GUID 0, so librdmacm cannot find it"
 	local advice="on the host that has the physical function set the virtual function's MAC address ('ip link set PF vf N mac ADDRESS'), then unbind and bind it"
 	node_guid 0000:0000:0000:0000
@@ -889,8 +899,8 @@ node_guid() {
 }
 
 # librdmacm finds no device whose node GUID is 0. It then reports the request as if it had found one.
-# bats test_tags=memory
 @test "a server rejects requests whose device librdmacm does not find, warns once, and serves the next client" {
+	use address
 	local refused="rejected a connect request to 192.0.2.2: librdmacm finds no RDMA device for this address"
 	outcomes <<-END
 	server	0	[iwarp] clients:3 unfound:2 refused:9	1x $refused	served=1	rdma_reject=2
@@ -902,8 +912,8 @@ node_guid() {
 	END
 }
 
-# bats test_tags=memory
 @test "a known result stays the reported reason if a deadline or a signal then ends the session" {
+	use address
 	outcomes both <<-END
 	7	corrupt-in sent-VERDICT!	contents are wrong
 	7	write corrupt-in received-VERDICT! DISCONNECTED!	contents are wrong
@@ -1202,8 +1212,8 @@ found() {
 	outcomes check --json <<<'3	down	> "peer": null*"error": "device: double0 port 1'
 }
 
-# bats test_tags=memory
 @test "--check examines as many ports as a device can have" {
+	use address
 	outcomes check 192.0.2.1 <<<"0	ports:255"
 	[ "$(grep -c '^device      double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
 }
@@ -1334,8 +1344,8 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	END
 }
 
-# bats test_tags=memory
 @test "--check with PORT runs sessions until one fails, and reports the reason and the result of each direction" {
+	use address
 	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer    1 byte: client to server"
 	local latency="latency     a READ of 8 bytes takes *99th percentile of 1000)" silent="no progress for"
 	outcomes check 192.0.2.1 20000 <<-END
@@ -1353,15 +1363,15 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check --duration 0 192.0.2.1 20000 <<<"0	check payload:1048576 3*accept=busy from:300	> $ready"
 }
 
-# bats test_tags=memory
 @test "--check with PORT: control characters in the server's device name are escaped" {
+	use address
 	outcomes check --duration 0 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
 }
 
 # The failing call belongs to one of the three simultaneous sessions. Before them --check makes one protection domain
 # for its memory finding, and runs 7 single sessions, one for each size (5 over iWARP). check-test has a slow session.
-# bats test_tags=memory
 @test "--check with --connections names each session by its source port; a failed one decides the exit status" {
+	use address
 	local script text number='[0-9.]+ [kMG]?bit/s'
 	for script in immediate "immediate slow-start"; do # the measurement takes one second, as long as --timeout
 		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
@@ -1386,8 +1396,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-# bats test_tags=memory
 @test "a device event ends a session only if it concerns its queue pair or completion queue" {
+	use address
 	printf '1\tsent-MR+async:%d\tdouble0 reports: device event %d\n' 0 0 1 1 | outcomes both # CQ_ERR QP_FATAL
 	# QP_REQ_ERR QP_ACCESS_ERR: the peer's request caused the event
 	printf '7\tsent-MR+async:%d\tthe peer sent a request that RDMA device double0 cannot accept: device event %d\n' 2 2 3 3 |
@@ -1403,8 +1413,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # The scripted client disconnects only if it is the tutorial's; otherwise the server does. If the client leaves, the
 # server does not wait for the completion of its last message: the client has received it.
-# bats test_tags=memory
 @test "lessons 3 and 4 work on both sides, over both transports" {
+	use address
 	local lesson
 	for lesson in write read; do
 		printf '0\t%s\t> remote buffer: text of the scripted peer\n' "[iwarp] " "[iwarp] coalesce" operation@300 \
@@ -1465,10 +1475,11 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # Lesson 8: a failure costs at most one client, and the server exits without an error on SIGTERM.
-# bats test_tags=memory,slow
+# bats test_tags=slow
 @test "lesson 8 serves many clients, one after the other and at the same time" {
-	local programs
-	for programs in $every_build; do
+	local sanitizer
+	for sanitizer in "${sanitizers[@]}"; do
+		use "$sanitizer"
 		printf '0\t%s\tserved=%s\t> remote buffer: text of the scripted peer\t!> failed\n' "[iwarp] clients:3" 3 \
 			"[iwarp] clients:3 tutorial" 3 "[iwarp] clients:2 tutorial sent-DONE@500" 2 \
 			"[iwarp] clients:40 together" 40 "clients:3 coalesce together" 3 \
@@ -1477,8 +1488,9 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-# bats test_tags=memory,slow
+# bats test_tags=slow
 @test "lesson 8 goes on serving after a client that dies, stays silent or sends an invalid key" {
+	use address
 	outcomes 08-server <<-END
 	0	clients:2 unfound:1	> a client failed.	> remote buffer
 	0	[iwarp] clients:2 sent-MR+DISCONNECTED	cannot receive a message	> a client failed.	> remote buffer
@@ -1504,8 +1516,9 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # $twice: three clients, one after the other, and a device that is removed and returns twice.
 @test "a server for all addresses serves again after its device disappeared and returned" {
-	local step gone="the RDMA device" twice="clients:3 2*leave+return return@5000 return@5000"
-	for programs in $every_build; do
+	local sanitizer step gone="the RDMA device" twice="clients:3 2*leave+return return@5000 return@5000"
+	for sanitizer in "${sanitizers[@]}"; do
+		use "$sanitizer"
 		outcomes server <<-END
 		0	$twice 2*DISCONNECTED+leave leave@100 leave@100	served=3
 		0	$twice 2*DISCONNECTED+leave	served=3
@@ -1523,16 +1536,16 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-# bats test_tags=memory
 @test "a server with --bind whose device is removed ends its sessions, reports the removal and exits with 1" {
+	use address
 	outcomes server --bind 192.0.2.1 <<-END
 	1	clients:2 DISCONNECTED+leave leave@100 by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
 	1	clients:2 sent-MR+leave by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
 	END
 }
 
-# bats test_tags=memory
 @test "a signal ends each session cleanly, with the right exit status and reason" {
+	use address
 	outcomes <<-END
 	client	143	ADDR_RESOLVED+signal	interrupted
 	client	143	ROUTE_RESOLVED+signal	interrupted
@@ -1578,6 +1591,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # The kernel does not deliver a signal to process 1 if its action is the default one (pid_namespaces(7)). The rows
 # first run in an ordinary process: the statuses must be the same.
 @test "a signal ends process 1 of a container with the same exit status as an ordinary process" {
+	use none
 	local launcher=() rows
 	rows=$(cat <<-END
 		both	143	sent-MR+signal	interrupted
@@ -1612,6 +1626,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 @test "SIGHUP stays ignored if the parent ignored it, as nohup(1) does" {
+	use none
 	local mode
 	for mode in "sent-MR+signal:1" "ROUTE_RESOLVED+signal:1"; do
 		FAKE_VERBS="$mode read" nohup "$programs/rdma-client" read 192.0.2.1 20000 </dev/null >"$BATS_TEST_TMPDIR/out" 2>&1
@@ -1664,8 +1679,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # With --json the client prints one object, for the last address that it tried.
-# bats test_tags=memory
 @test "a client tries the next address of a name until a server of this project answers" {
+	use address
 	local times expected script next="trying the next address of '192.0.2.1'"
 	while read -r times expected script; do
 		outcomes client -J <<<"$expected	addresses:192.0.2.1,fd00::1 $script	${times}x $next	> \"status\": $expected,	!> }?{"
@@ -1700,6 +1715,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # without_descriptor REDIRECTION PROGRAM [ARGUMENT...]: run the program with this redirection of its standard
 # descriptors; sets $status.
 without_descriptor() {
+	use none
 	FAKE_VERBS='' sh -c "exec \"\$@\" $1" sh "$programs/$2" -t 1 read "${@:3}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
 }
@@ -1736,7 +1752,8 @@ unread() {
 # simulated, and take no time.
 # bats test_tags=slow
 @test "with unread standard output or error, sessions succeed, SIGTERM ends the server, and lost lines are counted" {
-	local programs=${every_build#* } script read=$BATS_TEST_TMPDIR/read
+	use thread
+	local script read=$BATS_TEST_TMPDIR/read
 	unread
 	for script in "clients:100" "clients:100 together"; do
 		status=0
@@ -1762,6 +1779,7 @@ no_signal_is_pending() {
 }
 
 @test "a client whose output is not read ends with status 1 after --timeout or a signal, with 143 after a second signal" {
+	use none
 	local signals start
 	unread
 	head -c 4096 /dev/zero >&"$unread"
@@ -1812,8 +1830,8 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	[ "$(values operation transport path_mtu received_bytes)" = "read iWARP None 1024" ]
 }
 
-# bats test_tags=memory
 @test "messages omit the middle of a long name, so that reason and advice fit" {
+	use address
 	local long shown missing="x//file': No such file or directory" taken="addresses:192.0.2.2 fail:rdma_bind_addr:1"
 	printf -v long 'x/%.0s' {1..600}
 	shown="${long:0:62}...${long: -62}"
@@ -1998,6 +2016,7 @@ device_that_counts() {
 # Fail if the last progress line is not erased.
 drawn() {
 	local text
+	use none
 	text=$(FAKE_VERBS=$2 TERM=xterm NO_COLOR='' script -qec "stty cols 80; exec $programs/rdma-$1 -t 10 ${*:3}" /dev/null)
 	[[ $text != *left* || ${text##*left$'\e[K'} == $'\r\e[K'* ]] || return 1
 	tr '\r' '\n' <<<"$text" | sed -n 's/, [^,]*\(, .* left\)\x1b\[K$/\1/p' | uniq | head -n 2 | paste -s -d ' '
@@ -2104,15 +2123,15 @@ values() {
 }
 
 # rdma_connect(3) blocks the main thread over iWARP, each call for at most --timeout.
-# bats test_tags=memory
 @test "--connections over iWARP: if the first connect requests get no answer, no time is left for the others" {
+	use address
 	outcomes client --connections 100 <<-END
 	5	iwarp write coalesce connect-early:14 until:2500	2x no answer to the connect request	98x no time was left for the connect request	rdma_connect=2
 	END
 }
 
-# bats test_tags=memory
 @test "--connections: a session that fails or is late does not end the others" {
+	use address
 	outcomes <<-END
 	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
@@ -2128,8 +2147,8 @@ values() {
 
 # refused:N is the reason that the server must send, for which a client prints advice. The second client is served if
 # the resource suffices.
-# bats test_tags=memory
 @test "a server that runs out of a resource refuses the client with the reason" {
+	use address
 	local none=$BATS_TEST_TMPDIR/none/file
 	outcomes <<-END
 	server	0	clients:2 refused:7 fail:calloc:2:12	cannot allocate memory for another connection	served=1	rdma_reject=1
@@ -2146,8 +2165,8 @@ values() {
 # Two sessions make no progress until --timeout. A third client arrives meanwhile and is refused; a fourth one is
 # served after a session has ended. In the row with $later the third client arrives just before the end of the first
 # session, the fourth one just after it. A session locks at least three pages.
-# bats test_tags=memory
 @test "clients above --max-sessions, or above the memory for all sessions, are refused with the reason" {
+	use address
 	local four="clients:4 together 2*received-MR!" silent="2x no progress for"
 	local later="CONNECT_REQUEST@4000 CONNECT_REQUEST@9900 CONNECT_REQUEST@10200 from:14000 until:14200"
 	outcomes <<-END
@@ -2170,8 +2189,8 @@ values() {
 }
 
 # The sessions end after --timeout, but the helpers that store for them stay blocked.
-# bats test_tags=memory
 @test "a server whose disk blocks 32 threads of ended sessions refuses further clients" {
+	use address
 	local hung
 	printf -v hung ' fsync!%.0s' {1..32}
 	outcomes server -o "$BATS_TEST_TMPDIR/stored" <<-END
@@ -2192,8 +2211,8 @@ values() {
 # First row: each silent session is probed after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s; the good session posts 4
 # requests. Second row: probes after 0.25, 0.75 and 1.75 s; from the progress on, after 0.25, 0.75, 1.75, 3.75 and
 # 7.75 s.
-# bats test_tags=memory
 @test "silent peers are probed less and less often, with 200 sessions as with one" {
+	use address
 	local still="no progress for"
 	outcomes <<-END
 	server -t 10	0	clients:201 together 200*received-MR!	200x $still	served=1	ibv_post_send=$((200 * 6 + 4))
@@ -2201,8 +2220,8 @@ values() {
 	END
 }
 
-# bats test_tags=memory
 @test "a session that cannot get completion events ends with the reason; the other sessions go on" {
+	use address
 	local lost="1x cannot get completion events: Bad file descriptor"
 	local removed="1x the RDMA device was removed; look for it with 'rdma link'"
 	outcomes server -t 10 <<-END
@@ -2225,8 +2244,8 @@ exit_status_of() {
 
 # A session with both verdicts has succeeded, even if the SEND of this side's verdict fails: in the rows with
 # sent-VERDICT, the peer's verdict therefore does not arrive.
-# bats test_tags=memory
 @test "every error status of a completion is reported, with the right exit status" {
+	use address
 	local work code also codes
 	for work in sent-MR operation sent-DONE sent-VERDICT received-MR received-DONE received-VERDICT; do
 		codes="1 4 5 10 12"
@@ -2261,8 +2280,8 @@ exit_status_of() {
 
 # bats test_tags=slow
 @test "ThreadSanitizer finds no data race" {
+	use thread
 	local script i
-	programs=build/fake-verbs/thread
 	happy_path
 	for script in immediate "immediate write iwarp" coalesce "flush>DISCONNECTED" "operation!" \
 		"sent-MR+signal" "payload:5000 max_msg:64 operation@300" "sent-MR+async:1" "lazy-flush" \
@@ -2280,7 +2299,8 @@ exit_status_of() {
 
 # bats test_tags=slow
 @test "ThreadSanitizer finds no data race with helpers in both directions" {
-	local script programs=${every_build#* } stored=$BATS_TEST_TMPDIR/stored
+	use thread
+	local script stored=$BATS_TEST_TMPDIR/stored
 	for script in "write" "iwarp"; do # the client reads a pipe, because it loads a small file before the session
 		outcomes client -f <(head -c 500000 /dev/zero) -o "$stored" <<-END
 		0	$script payload:500000 memory:300000 ring:40000	pthread_create=6
@@ -2307,10 +2327,10 @@ instructions() {
 # The limits are a tenth above the goals of 500 and 180 instructions, with code that gcc makes for amd64.
 # bats test_tags=slow
 @test "a READ at depth 1 costs the client at most 550 instructions, a WRITE at depth 16 at most 198" {
+	use none
 	local reading writing
 	[ "$(uname -m)" = x86_64 ] || skip "instructions are counted on amd64 alone"
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
-	programs=build/fake-verbs/none
 	reading=$(instructions read 8 1)
 	writing=$(instructions write 64 16)
 	echo "READ of 8 bytes at depth 1: $reading, WRITE of 64 bytes at depth 16: $writing"
@@ -2320,8 +2340,8 @@ instructions() {
 
 # bats test_tags=slow
 @test "valgrind finds no error" {
+	use none
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
-	programs=build/fake-verbs/none
 	local memcheck=(valgrind -q --error-exitcode=98 --leak-check=full)
 	FAKE_VERBS=iwarp "${memcheck[@]}" "$programs/rdma-client" -t 1 read 192.0.2.1 20000
 	FAKE_VERBS="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
