@@ -13,6 +13,7 @@
 
 #include "memory.h"
 #include "output.h"
+#include "thread.h"
 
 /*
  * Time for stuck helpers to remove incomplete outputs when the program ends. A helper that is

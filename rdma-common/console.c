@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "thread.h"
+
 /* Maximum time, in milliseconds, for idle threads to end on a busy machine. */
 #define END_MILLISECONDS 200
 
@@ -139,7 +141,7 @@ static int start_outlet(struct console *console, int descriptor)
 	*outlet = (struct outlet){
 		.console = console, .descriptor = descriptor, .exit = ends[0], .entrance = ends[1]
 	};
-	error = pthread_create(&outlet->thread, NULL, run_outlet, outlet);
+	error = start_thread(&outlet->thread, run_outlet, outlet);
 	if (error) {
 		close(ends[0]);
 		close(ends[1]);

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,8 +27,6 @@
 /* descriptor_advice() regards a lower limit of open files as a cause. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
-#define STACK_SIZE ((size_t)256 << 10)
-
 /* ---- Standard descriptors ---- */
 
 void reserve_std_fds(void)
@@ -41,21 +38,6 @@ void reserve_std_fds(void)
 		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", flags) < 0)
 			return;
 	}
-}
-
-/* ---- Threads ---- */
-
-int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument)
-{
-	pthread_attr_t attributes;
-	int error = pthread_attr_init(&attributes);
-
-	if (error)
-		return error;
-	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* if it fails, the default works */
-	error = pthread_create(thread, &attributes, routine, argument);
-	pthread_attr_destroy(&attributes);
-	return error;
 }
 
 /* ---- Failures outside of a session ---- */

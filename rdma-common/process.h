@@ -9,7 +9,6 @@
 #define RDMA_COMMON_PROCESS_H
 
 #include <infiniband/verbs.h>
-#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -100,12 +99,6 @@ void process_close(struct process *process, bool may_report);
 /* Print and record a failure outside of a session; return `status`. */
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-/*
- * Create a thread with a small stack: there may be thousands. Return 0 or an errno value. Any
- * thread.
- */
-int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument);
 
 /*
  * Return advice if the limit of open files may have caused `error`; otherwise NULL. librdmacm hides

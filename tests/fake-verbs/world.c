@@ -48,7 +48,7 @@ int __wrap_fcntl(int descriptor, int command, long argument);
 /* The makefile redirects calls of the program to these. */
 __typeof__(poll) simulated_poll;
 __typeof__(pthread_join) simulated_join;
-__typeof__(pthread_create) create_console_thread;
+int start_console_thread(pthread_t *id, void *(*routine)(void *), void *argument);
 
 struct order {
 	char name[NAME_SIZE];
@@ -992,10 +992,9 @@ int simulated_join(pthread_t thread, void **result)
 }
 
 /* Create a thread of the console, whose waits are not simulated. */
-int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
-			  void *argument)
+int start_console_thread(pthread_t *id, void *(*routine)(void *), void *argument)
 {
-	return create_thread(id, attributes,
+	return create_thread(id, NULL,
 			     (struct thread){ routine, argument, &world.console_threads });
 }
 

@@ -166,6 +166,22 @@ static void assert_reads(int reader, const char *expected)
 	assert_string_equal(read_until(reader, expected), expected);
 }
 
+/* The default stack has the size of RLIMIT_STACK, often 8 MiB. */
+TEST(threads_have_small_stacks)
+{
+	start_on_pipes();
+	for (int i = 0; i < STREAMS; i++) {
+		pthread_attr_t attributes;
+		size_t size = 0;
+
+		assert_int_equal(pthread_getattr_np(console->outlets[i].thread, &attributes), 0);
+		pthread_attr_getstacksize(&attributes, &size);
+		pthread_attr_destroy(&attributes);
+		assert_between(size, 1, 1 << 20);
+	}
+	stop_console();
+}
+
 /* ---- Lines ---- */
 
 TEST(lines_of_both_streams_keep_their_order_in_one_file)
