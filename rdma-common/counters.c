@@ -12,42 +12,74 @@
 #include "netlink.h"
 #include "sysfs.h"
 
-/* Counters of flushed work requests are left out, because each session raises them at its end. */
-static const char *const names[] = {
-	/* rdma_rxe */
-	"duplicate_request", "out_of_seq_request", "rcvd_rnr_err", "send_rnr_err", "rcvd_seq_err",
-	"retry_exceeded_err", "retry_rnr_exceeded_err", "completer_retry_err", "send_err",
-	"link_downed",
-	/* mlx5 */
-	"out_of_sequence", "out_of_buffer", "rnr_nak_retry_err", "packet_seq_err",
-	"implied_nak_seq_err", "local_ack_timeout_err", "resp_local_length_error",
-	"req_remote_invalid_request", "req_remote_access_errors", "resp_remote_access_errors",
-	"req_transport_retries_exceeded", "req_rnr_retries_exceeded", "roce_adp_retrans",
-	"roce_adp_retrans_to", "roce_slow_restart", "rx_icrc_encapsulated", "np_cnp_sent",
-	"np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored",
-	/* bnxt_re */
-	"to_retransmits", "seq_err_naks_rcvd", "rnr_naks_rcvd", "max_retry_exceeded",
-	"oos_drop_count", "dup_req", "missing_resp", "rx_roce_errors", "rx_roce_discards",
-	"tx_roce_discards", "rx_out_of_buffer", "rx_ecn_marked_pkts", "rx_cnp_pkts", "tx_cnp_pkts",
-	/* irdma and cxgb4 */
-	"cnpHandled", "cnpIgnored", "cnpSent", "tcpRetransSegs", "ip4RetransSegs", "ip6RetransSegs",
-	/* InfiniBand */
-	"symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors",
-	"port_xmit_discards", "local_link_integrity_errors", "excessive_buffer_overrun_errors",
-	"VL15_dropped",
-	/* the port's waiting time, then the network interface's counters */
-	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames", "rx_missed_errors"
+/*
+ * The lost packets that a counter shows (struct losses). A responder counts a gap in the sequence
+ * numbers, and answers with a NAK, which the requester counts. rxe also counts a retry for each NAK
+ * (Linux, rxe_resp.c and rxe_comp.c); counters_losses() subtracts these retries.
+ */
+enum direction {
+	NO_LOSS,
+	INCOMING,
+	OUTGOING,
+	OUTGOING_RETRIED,
+	EITHER,
+	DIRECTIONS
 };
+
+/* clang-format off */
+/* Counters of flushed work requests are left out, because each session raises them at its end. */
+static const struct {
+	const char *name;
+	enum direction lost;
+} known[] = {
+	/* rdma_rxe */
+	{ "duplicate_request", NO_LOSS }, { "out_of_seq_request", INCOMING },
+	{ "rcvd_rnr_err", NO_LOSS }, { "send_rnr_err", NO_LOSS },
+	{ "rcvd_seq_err", OUTGOING_RETRIED }, { "retry_exceeded_err", NO_LOSS },
+	{ "retry_rnr_exceeded_err", NO_LOSS }, { "completer_retry_err", EITHER },
+	{ "send_err", NO_LOSS }, { "link_downed", NO_LOSS },
+	/* mlx5 */
+	{ "out_of_sequence", INCOMING }, { "out_of_buffer", NO_LOSS },
+	{ "rnr_nak_retry_err", NO_LOSS }, { "packet_seq_err", OUTGOING },
+	{ "implied_nak_seq_err", EITHER }, { "local_ack_timeout_err", EITHER },
+	{ "resp_local_length_error", NO_LOSS }, { "req_remote_invalid_request", NO_LOSS },
+	{ "req_remote_access_errors", NO_LOSS }, { "resp_remote_access_errors", NO_LOSS },
+	{ "req_transport_retries_exceeded", NO_LOSS }, { "req_rnr_retries_exceeded", NO_LOSS },
+	{ "roce_adp_retrans", NO_LOSS }, { "roce_adp_retrans_to", NO_LOSS },
+	{ "roce_slow_restart", NO_LOSS }, { "rx_icrc_encapsulated", NO_LOSS },
+	{ "np_cnp_sent", NO_LOSS }, { "np_ecn_marked_roce_packets", NO_LOSS },
+	{ "rp_cnp_handled", NO_LOSS }, { "rp_cnp_ignored", NO_LOSS },
+	/* bnxt_re */
+	{ "to_retransmits", EITHER }, { "seq_err_naks_rcvd", OUTGOING },
+	{ "rnr_naks_rcvd", NO_LOSS }, { "max_retry_exceeded", NO_LOSS },
+	{ "oos_drop_count", INCOMING }, { "dup_req", NO_LOSS }, { "missing_resp", EITHER },
+	{ "rx_roce_errors", NO_LOSS }, { "rx_roce_discards", NO_LOSS },
+	{ "tx_roce_discards", NO_LOSS }, { "rx_out_of_buffer", NO_LOSS },
+	{ "rx_ecn_marked_pkts", NO_LOSS }, { "rx_cnp_pkts", NO_LOSS }, { "tx_cnp_pkts", NO_LOSS },
+	/* irdma and cxgb4 */
+	{ "cnpHandled", NO_LOSS }, { "cnpIgnored", NO_LOSS }, { "cnpSent", NO_LOSS },
+	{ "tcpRetransSegs", OUTGOING }, { "ip4RetransSegs", OUTGOING },
+	{ "ip6RetransSegs", OUTGOING },
+	/* InfiniBand */
+	{ "symbol_error", NO_LOSS }, { "link_error_recovery", NO_LOSS },
+	{ "port_rcv_errors", NO_LOSS }, { "port_rcv_remote_physical_errors", NO_LOSS },
+	{ "port_xmit_discards", NO_LOSS }, { "local_link_integrity_errors", NO_LOSS },
+	{ "excessive_buffer_overrun_errors", NO_LOSS }, { "VL15_dropped", NO_LOSS },
+	/* the port's waiting time, then the network interface's counters */
+	{ "port_xmit_wait", NO_LOSS }, { "rx_pause_frames", NO_LOSS },
+	{ "tx_pause_frames", NO_LOSS }, { "rx_missed_errors", NO_LOSS },
+};
+/* clang-format on */
 
 /* Number of the port's own counters; the last three belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
-_Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS,
-	       "COUNTERS must be the number of names");
+_Static_assert(sizeof(known) / sizeof(known[0]) == COUNTERS,
+	       "COUNTERS must be the number of known counters");
 
 const char *counter_name(unsigned int number)
 {
-	return number < COUNTERS ? names[number] : NULL;
+	return number < COUNTERS ? known[number].name : NULL;
 }
 
 /* Return the number of the port's counter with this name; OF_THE_PORT if there is none. */
@@ -55,7 +87,7 @@ static unsigned int number_of(const char *name)
 {
 	unsigned int number = 0;
 
-	while (number < OF_THE_PORT && strcmp(names[number], name) != 0)
+	while (number < OF_THE_PORT && strcmp(known[number].name, name) != 0)
 		number++;
 	return number;
 }
@@ -122,43 +154,18 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 	read_folder(counters, "%s/ports/%u/hw_counters", device, port);
 }
 
-/*
- * Counters of lost packets. A responder counts a gap in the sequence numbers and answers with a
- * NAK, which the requester counts. rxe also counts a retry for each NAK (Linux, rxe_resp.c and
- * rxe_comp.c); counters_losses() subtracts these retries.
- */
-static const struct loss_counter {
-	const char *name;
-	size_t field; /* offset in struct losses */
-} loss_counters[] = {
-	{ "out_of_seq_request", offsetof(struct losses, incoming) }, /* rdma_rxe */
-	{ "rcvd_seq_err", offsetof(struct losses, outgoing) },
-	{ "completer_retry_err", offsetof(struct losses, either) },
-	{ "out_of_sequence", offsetof(struct losses, incoming) }, /* mlx5 */
-	{ "packet_seq_err", offsetof(struct losses, outgoing) },
-	{ "implied_nak_seq_err", offsetof(struct losses, either) },
-	{ "local_ack_timeout_err", offsetof(struct losses, either) },
-	{ "oos_drop_count", offsetof(struct losses, incoming) }, /* bnxt_re */
-	{ "seq_err_naks_rcvd", offsetof(struct losses, outgoing) },
-	{ "to_retransmits", offsetof(struct losses, either) },
-	{ "missing_resp", offsetof(struct losses, either) },
-	{ "tcpRetransSegs", offsetof(struct losses, outgoing) }, /* irdma and cxgb4 */
-	{ "ip4RetransSegs", offsetof(struct losses, outgoing) },
-	{ "ip6RetransSegs", offsetof(struct losses, outgoing) },
-};
-
 struct losses counters_losses(const struct counters *growth)
 {
-	uint64_t nak_retries = growth->values[number_of("rcvd_seq_err")];
-	struct losses losses = { 0 };
+	uint64_t sums[DIRECTIONS] = { 0 }, retries;
 
-	for (size_t i = 0; i < sizeof(loss_counters) / sizeof(loss_counters[0]); i++) {
-		uint64_t *sum = (void *)((char *)&losses + loss_counters[i].field);
-
-		*sum += growth->values[number_of(loss_counters[i].name)];
-	}
-	losses.either -= nak_retries < losses.either ? nak_retries : losses.either;
-	return losses;
+	for (unsigned int i = 0; i < COUNTERS; i++)
+		sums[known[i].lost] += growth->values[i];
+	retries = sums[OUTGOING_RETRIED];
+	return (struct losses){
+		.incoming = sums[INCOMING],
+		.outgoing = sums[OUTGOING] + retries,
+		.either = sums[EITHER] > retries ? sums[EITHER] - retries : 0,
+	};
 }
 
 struct counters counters_growth(const struct counters *before, const struct counters *after)
@@ -196,8 +203,8 @@ struct strbuf counters_describe(const struct counters *growth)
 
 	for (unsigned int i = 0; i < COUNTERS; i++) {
 		if (growth->values[i] > 0)
-			strbuf_addf(&buf, "%s%s %" PRIu64, buf.length > 0 ? ", " : "", names[i],
-				    growth->values[i]);
+			strbuf_addf(&buf, "%s%s %" PRIu64, buf.length > 0 ? ", " : "",
+				    known[i].name, growth->values[i]);
 	}
 	return buf;
 }
