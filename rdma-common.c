@@ -5,9 +5,9 @@
  * clocks; the loop. connection.c has the main thread's part.
  *
  * The thread's RDMA calls have three error conventions. rdma_disconnect(3) and ibv_get_cq_event(3)
- * return -1 and set errno. ibv_post_send(3), ibv_post_recv(3), ibv_modify_qp(3),
- * ibv_req_notify_cq(3) and ibv_dereg_mr(3) return an errno value, or in some drivers another
- * number: see verb_error(). ibv_poll_cq(3) returns a negative number and no reason.
+ * return -1 and set errno. ibv_post_send(3), ibv_post_recv(3), ibv_modify_qp(3) and
+ * ibv_req_notify_cq(3) return an errno value, or in some drivers another number: see verb_error().
+ * ibv_poll_cq(3) returns a negative number and no reason.
  *
  * The thread waits for a completion before it reads memory that the adapter has written.
  * ibv_poll_cq(3) orders the write before the read, on a weakly ordered processor as well. A
@@ -92,7 +92,7 @@
  *               MSG_VERDICT; disconnect
  *
  * Only the first step waits, and only after a turn that found nothing to do. Other slow calls occur
- * at most once in a session (ibv_dereg_mr, rdma_disconnect), or once per --interval (counters).
+ * at most once in a session (rdma_disconnect), or once per --interval (counters).
  */
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -1236,43 +1236,23 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	}
 }
 
-/* Deregister the incoming region, so that the peer cannot change what is being verified. */
-static enum status withdraw_incoming(struct connection *connection, struct failure *failure)
-{
-	struct region *incoming = &connection->incoming_ring;
-	int error = region_deregister(incoming);
-
-	if (error)
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot deregister %zu bytes of memory: %s; the peer may still "
-				   "change them, so they are not verified",
-				   incoming->size, strerror(error));
-	print_trace(&connection->log, "ibv_dereg_mr: %zu bytes", incoming->size);
-	return STATUS_SUCCESS;
-}
-
 /* Prepare to empty the incoming ring. Return false if that failed, which ends the session. */
 static bool begin_incoming(struct connection *connection)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
 
-	if (transfer_verified_in_place(&connection->transfer)) {
-		withdraw_incoming(connection, &failure);
-		read_clock(connection); /* deregistration may have taken long */
-	}
 	look_at_clocks(connection); /* a helper makes own_deadline() earlier */
-	if (failure.status == STATUS_SUCCESS)
-		incoming_begin(&connection->incoming, &connection->transfer,
-			       &connection->engine->process, &failure);
-	if (failure.status != STATUS_SUCCESS)
-		end_incoming(connection, &failure);
-	return failure.status == STATUS_SUCCESS;
+	if (incoming_begin(&connection->incoming, &connection->transfer,
+			   &connection->engine->process, &failure) == STATUS_SUCCESS)
+		return true;
+	end_incoming(connection, &failure);
+	return false;
 }
 
 /*
- * Return true if the incoming ring may be emptied: in LOCAL_VERIFYING; earlier only in
- * PHASE_EXCHANGING, once the operation is posted, unless this side has given up or verifies in
- * place; never after a failure to empty the ring.
+ * Return true if the incoming ring may be emptied. After a failure to empty it, it may not. In
+ * LOCAL_VERIFYING it may. Before, it may only while exchanging, once the operation is posted,
+ * unless this side has given up, or the ring holds the whole stream.
  */
 static bool may_empty(const struct connection *connection)
 {
@@ -1285,7 +1265,7 @@ static bool may_empty(const struct connection *connection)
 	return protocol->phase == PHASE_EXCHANGING && !protocol->gave_up &&
 	       protocol->local >= LOCAL_OPERATION_POSTED && protocol->local < LOCAL_VERIFYING &&
 	       connection->transfer.sink.stream.plan.present &&
-	       !transfer_verified_in_place(&connection->transfer);
+	       !connection->transfer.sink.stream.fits_ring;
 }
 
 /*

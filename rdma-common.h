@@ -126,8 +126,8 @@ enum cause_rank {
 struct connection {
 	/*
 	 * 1. Set by the main thread before the connection's thread starts. While that thread runs,
-	 * it may read these fields, and no thread changes them. The rings at the end of a session
-	 * are exceptions (rdma-common/README.md).
+	 * it may read these fields, and no thread changes them, except outgoing_ring at the end of
+	 * a session (rdma-common/README.md).
 	 */
 	struct engine *engine;
 	const struct options *options; /* options of this session */
@@ -142,8 +142,8 @@ struct connection {
 	struct ibv_cq *cq;
 	struct region control; /* memory of messages: receive slots, then send slots */
 	struct region outgoing_ring;
-	struct region incoming_ring; /* the thread deregisters it before verifying in place */
-	bool one_way;                /* only the client operates (--one-way) */
+	struct region incoming_ring;
+	bool one_way; /* only the client operates (--one-way) */
 	struct limits limits;
 	struct agreement agreement;
 	enum refusal setup_refusal; /* server: reason to send to the client if the setup fails */

@@ -24,7 +24,7 @@ static int allocate_buffers(struct incoming *incoming, struct process *process)
 		if (!incoming->helper)
 			return errno;
 		incoming->buffer = helper_buffer(incoming->helper);
-	} else if (!incoming->whole) {
+	} else {
 		incoming->buffer = malloc(incoming->buffer_size);
 		if (!incoming->buffer)
 			return ENOMEM;
@@ -37,7 +37,6 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 {
 	int error;
 
-	incoming->whole = transfer_verified_in_place(transfer);
 	incoming->verification.length = transfer_sink_end(transfer);
 	incoming->verification.pass_length = transfer->sink.stream.plan.length;
 	error = allocate_buffers(incoming, process);
@@ -103,23 +102,6 @@ static enum incoming_step take_stored(struct incoming *incoming, struct transfer
 	return INCOMING_MOVED;
 }
 
-/*
- * Let the helper store the next piece of a payload that was verified in place. Return false if no
- * piece is left.
- */
-static bool store_in_turn(struct incoming *incoming, struct transfer *transfer)
-{
-	uint64_t position = transfer->sink.stored, left = incoming->verification.length - position;
-	size_t size = left < incoming->buffer_size ? (size_t)left : incoming->buffer_size;
-	size_t stored = verify_in_first_pass(&incoming->verification, position, size);
-
-	if (left == 0)
-		return false;
-	memcpy(incoming->buffer, incoming->ring + position, stored);
-	begin_to_store(incoming, transfer, stored, size - stored);
-	return true;
-}
-
 /* ---- Verifying ---- */
 
 /* Verify the next bytes. Return false if they are wrong, or too many. */
@@ -137,19 +119,6 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 		    " bytes that --max-size allows here: send less, or raise --max-size",
 		    incoming->limit);
 	return false;
-}
-
-static enum incoming_step take_in_place(struct incoming *incoming, struct transfer *transfer,
-					const struct piece *piece, struct failure *failure)
-{
-	size_t size = piece->size < HELPER_BUFFER ? (size_t)piece->size : HELPER_BUFFER;
-
-	if (!verify_piece(incoming, incoming->ring + piece->offset, size, failure))
-		return INCOMING_FAILED;
-	transfer_copied(transfer, size);
-	if (!incoming->output)
-		keep(transfer, size);
-	return INCOMING_MOVED;
 }
 
 /* Copy a piece out of the ring; verify and, with --output, store the copy. */
@@ -195,8 +164,7 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 	if (incoming->unstored > 0)
 		return take_stored(incoming, transfer, failure);
 	if (transfer_copy(transfer, &piece))
-		return incoming->whole ? take_in_place(incoming, transfer, &piece, failure)
-				       : take_copy(incoming, transfer, &piece, failure);
+		return take_copy(incoming, transfer, &piece, failure);
 	if (!all)
 		return INCOMING_WAITS;
 	if (incoming->begun && !incoming->verified) {
@@ -209,8 +177,6 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 	}
 	if (!incoming->helper)
 		return INCOMING_COMPLETE;
-	if (incoming->whole && store_in_turn(incoming, transfer))
-		return INCOMING_MOVED;
 	return commit_incoming(incoming, failure);
 }
 

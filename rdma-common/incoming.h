@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Empty the ring of the incoming payload: verify each piece, and with --output let a helper store
- * it. A payload that fits into the ring is verified in place, once the peer cannot write to the
- * ring any more; pieces of any other payload are copied first.
+ * Empty the ring of the incoming payload piece by piece. Copy a piece, verify the copy, and with
+ * --output let a helper store the copy. The peer can write to the ring until the connection is
+ * destroyed, so each byte is read from the ring only once.
  *
  * Threads: the connection's thread while it runs; before and after that, the main thread.
  */
@@ -29,12 +29,11 @@ struct incoming {
 	struct verification verification; /* is_pattern and has_digest; the rest, and all fields
 					     below, belong to the connection's thread */
 	bool begun;                       /* incoming_begin() has succeeded */
-	bool whole; /* verified in place: the peer cannot write to the ring any more (transfer.h) */
-	bool verified;         /* the whole payload is verified */
-	bool failed;           /* the payload is not processed any further */
-	bool committing;       /* the helper is committing the output */
-	struct helper *helper; /* stores the payload; NULL: it is not stored */
-	uint8_t *buffer;       /* holds the copy of a piece; owned by the helper, if there is one */
+	bool verified;                    /* the whole payload is verified */
+	bool failed;                      /* the payload is not processed any further */
+	bool committing;                  /* the helper is committing the output */
+	struct helper *helper;            /* stores the payload; NULL: it is not stored */
+	uint8_t *buffer; /* the copy of a piece; memory of the helper, if there is one */
 	size_t buffer_size;
 	size_t offset, unstored; /* part of the buffer that is verified but not stored yet */
 	uint64_t skipped; /* bytes of later passes after that part: verified, not to be stored */
@@ -48,9 +47,8 @@ enum incoming_step {
 };
 
 /*
- * Allocate the buffer and start the helper. Call this before incoming_step() and, if
- * transfer_verified_in_place(), after the ring was deregistered. incoming_release() and
- * incoming_free() must follow, even after a failure.
+ * Allocate the buffer and start the helper, before the first incoming_step(). incoming_release()
+ * and incoming_free() must follow, even after a failure.
  */
 enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
 			   struct process *process, struct failure *failure);

@@ -21,18 +21,9 @@ static const char *access_names(unsigned int access)
 	}
 }
 
-int region_deregister(struct region *region)
-{
-	int error = region->mr ? verb_error(ibv_dereg_mr(region->mr)) : 0;
-
-	if (!error)
-		region->mr = NULL;
-	return error;
-}
-
 void region_destroy(const struct region_owner *owner, struct region *region)
 {
-	int error = region_deregister(region);
+	int error = region->mr ? verb_error(ibv_dereg_mr(region->mr)) : 0;
 
 	if (error)
 		print_warning(owner->log->console, "cannot deregister %zu bytes of memory: %s",

@@ -4,8 +4,7 @@
  * and the budget that all connections share. A region has only the access flags that the operation
  * needs.
  *
- * Threads: the main thread, before the connection's thread starts or after it has ended. Exception:
- * region_deregister().
+ * Threads: the main thread, before the connection's thread starts or after it has ended.
  */
 #ifndef RDMA_COMMON_REGION_H
 #define RDMA_COMMON_REGION_H
@@ -44,9 +43,8 @@ _Static_assert(SLOTS *SLOT_SIZE <= 4096,
 struct region_account {
 	struct memory_budget budget;
 	/*
-	 * Bytes of all regions, each in whole pages. A region counts until its connection is
-	 * destroyed, even if it is deregistered earlier, for verification; forever if deregistering
-	 * fails.
+	 * Bytes of all regions, in whole pages. A region that cannot be deregistered counts
+	 * forever.
 	 */
 	uint64_t registered;
 };
@@ -76,13 +74,6 @@ enum status register_outgoing(const struct region_owner *owner, struct region *r
 			      struct stream_plan *plan, struct failure *failure);
 enum status register_incoming(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure);
-
-/*
- * Deregister the memory. Return 0 or an errno value; after a failure the adapter may still use the
- * memory. The connection's thread may call this, too: for the incoming ring before it verifies the
- * ring.
- */
-int region_deregister(struct region *region);
 
 /*
  * Deregister and free the region. If deregistering fails, warn, and do not unmap memory that the

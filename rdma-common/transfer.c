@@ -840,17 +840,12 @@ void transfer_end_source(struct transfer *transfer)
 		pass == LENGTH_UNKNOWN ? filled : (larger(filled, 1) + pass - 1) / pass * pass;
 }
 
-bool transfer_verified_in_place(const struct transfer *transfer)
-{
-	return transfer->sink.stream.plan.present && transfer->sink.stream.fits_ring;
-}
-
 /* Return the position up to which the bytes in the sink's ring have arrived and are final. */
 static uint64_t copy_limit(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	if (transfer_verified_in_place(transfer)) {
+	if (sink->stream.fits_ring) {
 		bool over = transfer->plan.writes ? sink->done : transfer_operated(transfer);
 
 		return over ? transfer_sink_end(transfer) : 0;

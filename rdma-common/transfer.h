@@ -400,14 +400,12 @@ void transfer_filled(struct transfer *transfer, uint64_t size);
 void transfer_end_source(struct transfer *transfer);
 
 /*
- * Return true if the whole incoming stream (the last pass, if it repeats) stays in this side's
- * ring. transfer_copy() then has no piece before the transfer has ended, and the caller deregisters
- * the ring before it takes the first piece. Otherwise pieces (of the first pass, if the stream
- * repeats) are copied out as they arrive.
+ * Get the piece to copy out next. Return false if there is none now.
+ *
+ * If the ring holds the whole stream, or one pass of a stream that repeats, nothing is copied
+ * before the transfer has ended: a later pass overwrites the ring. Otherwise pieces are copied as
+ * they arrive. If the stream repeats, these are the pieces of the first pass.
  */
-bool transfer_verified_in_place(const struct transfer *transfer);
-
-/* Get the piece to copy out next. Return false if there is none now. */
 bool transfer_copy(const struct transfer *transfer, struct piece *piece);
 
 /*

@@ -389,11 +389,6 @@ static void may_copy(uint64_t size)
 	expect(transfer_copy(&it.side, &piece) == (size > 0) && piece.size == size, __func__);
 }
 
-static void in_place(bool yes)
-{
-	expect(transfer_verified_in_place(&it.side) == yes, __func__);
-}
-
 static void sink_ends(uint64_t bytes)
 {
 	expect(transfer_sink_end(&it.side) == bytes, __func__);
@@ -422,9 +417,9 @@ TEST(progress_is_reported_when_it_is_large_or_old)
 	tell("a source that fits into the ring needs no window before MSG_DONE", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	fills_all(); at(100); posts_all(); operated(true); at(249); silent(); done(8 * MIB); at(10000); silent();
 
-	tell("a sink that verifies in place needs no window either, unless it verifies for more than 250 ms",
+	tell("a sink whose ring holds the stream needs no window either, unless it verifies for more than 250 ms",
 		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
-	in_place(true); may_copy(0); at(300); peer_done(NULL, 8 * MIB); may_copy(8 * MIB); at(549); silent(); at(550);
+	may_copy(0); at(300); peer_done(NULL, 8 * MIB); may_copy(8 * MIB); at(549); silent(); at(550);
 	says((struct window){ .consumed = 8 * MIB });
 
 	tell("progress is reported when it is 250 ms old", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
@@ -676,7 +671,7 @@ TEST(passes_end_at_the_planned_position)
 
 	tell_of("verified passes are one stream",
 		(struct kind){ BOTH | VERIFY_ALL, 100000, 100000, 100000, .passes = 1000 });
-	fills_all(); posts_all(); is(it.side.operation.posted, 100000); sink_ends(100000000); in_place(false);
+	fills_all(); posts_all(); is(it.side.operation.posted, 100000); sink_ends(100000000);
 
 	tell("a timed WRITE ends with the pass that has begun", BOTH | TIMED, 100000, 100000, 100000);
 	ends_with_its_pass();
