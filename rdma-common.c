@@ -1742,23 +1742,13 @@ static void run_session(struct connection *connection)
 	report_refused_post(connection);
 }
 
-bool release_outgoing(struct connection *connection)
-{
-	if (outgoing_release(&connection->outgoing))
-		return true;
-	connection->outgoing_ring.memory = NULL;
-	return false;
-}
-
 void *connection_run(void *argument)
 {
 	struct connection *connection = argument;
 
 	run_session(connection);
-	if (!release_outgoing(connection))
-		connection->helpers_left++;
-	if (!incoming_release(&connection->incoming))
-		connection->helpers_left++;
+	connection->helpers_left += !outgoing_release(&connection->outgoing);
+	connection->helpers_left += !incoming_release(&connection->incoming);
 	ibv_ack_cq_events(connection->cq, connection->unacknowledged_events);
 	process_notify_exit(&connection->engine->process, connection);
 	return NULL;

@@ -126,8 +126,7 @@ enum cause_rank {
 struct connection {
 	/*
 	 * 1. Set by the main thread before the connection's thread starts. While that thread runs,
-	 * it may read these fields, and no thread changes them, except outgoing_ring at the end of
-	 * a session (rdma-common/README.md).
+	 * it may read these fields, and no thread changes them.
 	 */
 	struct engine *engine;
 	const struct options *options; /* options of this session */
@@ -300,11 +299,5 @@ bool operation_completed(const struct connection *connection);
  * have ended.
  */
 double operation_rate(const struct connection *connection);
-
-/*
- * Release the helper that reads the outgoing payload. Return false if the helper is stuck: it then
- * keeps the memory of the ring. Either thread.
- */
-bool release_outgoing(struct connection *connection);
 
 #endif

@@ -96,7 +96,7 @@ void connection_destroy(struct connection *connection)
 	int error;
 
 	/* a connection whose thread never started still has its helper, which is idle */
-	if (!release_outgoing(connection))
+	if (!outgoing_release(&connection->outgoing))
 		connection->engine->stuck_helpers++;
 	TAILQ_REMOVE(&connection->engine->connections, connection, link);
 	atomic_fetch_sub(&connection->engine->connection_count, 1);

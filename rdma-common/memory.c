@@ -37,11 +37,6 @@ int memory_unmap(void *memory, size_t size)
 	return munmap(memory, size);
 }
 
-void memory_discard(void *memory, size_t size)
-{
-	madvise(memory, size, MADV_DONTNEED); /* on failure the pages stay until munmap(2) */
-}
-
 uint64_t memory_pages(size_t size)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

@@ -21,12 +21,6 @@ void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
 
 /*
- * Give the pages back to the kernel and keep the addresses, which then read as zeros. Registered
- * pages stay pinned until they are deregistered.
- */
-void memory_discard(void *memory, size_t size);
-
-/*
  * Return the size of the pages that hold `size` bytes of memory_map(). For registered memory, the
  * kernel locks that many bytes and counts them against RLIMIT_MEMLOCK.
  */

@@ -20,7 +20,9 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	outgoing->pass_digest = digest_value(outgoing->digest);
 	if (payload->descriptor < 0)
 		return STATUS_SUCCESS;
-	outgoing->helper = helper_start_reading(process, payload, ring, ring_size);
+	/* not longer than the ring, because the memory budget counts the ring alone */
+	outgoing->helper = helper_start_reading(
+		process, payload, ring_size < HELPER_BUFFER ? ring_size : HELPER_BUFFER);
 	if (!outgoing->helper)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot start the thread that reads the outgoing payload: %s",
@@ -68,6 +70,13 @@ static void fail_to_read(const struct outgoing *outgoing, const char *reason,
 		    ellipsize(outgoing->payload->name).text, reason);
 }
 
+/* Copy the bytes that the helper has read into the ring. */
+static void copy_read(struct outgoing *outgoing, struct transfer *transfer, size_t size)
+{
+	memcpy(outgoing->ring + outgoing->piece.offset, helper_buffer(outgoing->helper), size);
+	piece_filled(outgoing, transfer, size);
+}
+
 /* Handle the helper's result. Return true if there is one. */
 static bool take_read(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure)
 {
@@ -78,7 +87,7 @@ static bool take_read(struct outgoing *outgoing, struct transfer *transfer, stru
 	if (count < 0)
 		fail_to_read(outgoing, strerror(errno), failure);
 	else if (count > 0)
-		piece_filled(outgoing, transfer, (size_t)count);
+		copy_read(outgoing, transfer, (size_t)count);
 	else if (outgoing->payload->length == LENGTH_UNKNOWN)
 		transfer_end_source(transfer);
 	else
@@ -110,8 +119,7 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct 
 		return false;
 	size = piece_size(outgoing, piece);
 	if (outgoing->helper && piece->position >= outgoing->payload->size) {
-		helper_read(outgoing->helper, (size_t)piece->offset,
-			    piece->position % outgoing->payload->length, size);
+		helper_read(outgoing->helper, piece->position % outgoing->payload->length, size);
 		return false;
 	}
 	make_bytes(outgoing->payload, piece->position, outgoing->ring + piece->offset, size);

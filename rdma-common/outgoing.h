@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Fill the ring with the outgoing payload piece by piece: copy it from memory, generate a pattern,
- * or let a helper read a file or a pipe. Digest the bytes.
+ * or copy what a helper has read from a file or a pipe. Digest the bytes.
  *
  * Threads: the connection's thread while it runs; before and after that, the main thread.
  */
@@ -44,7 +44,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 
-/* Release the helper. Return false if it was abandoned and now owns the ring (helper_release()). */
+/* Release the helper. Return false if it was abandoned (helper_release()). */
 bool outgoing_release(struct outgoing *outgoing);
 
 /* Free the remaining memory. Main thread. */

@@ -38,8 +38,8 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 
 /*
  * Bytes of a session's memory besides its regions: the stacks of its thread, its state, and about
- * 50 KiB in the kernel over Soft-RoCE. A stuck helper needs as much. Other helpers and their
- * buffers use memory outside the budget.
+ * 50 KiB in the kernel over Soft-RoCE. A stuck helper counts as much. Buffers of helpers use memory
+ * outside the budget.
  */
 #define SESSION_MEMORY ((uint64_t)64 << 10)
 
