@@ -266,15 +266,6 @@ static int post_batch(struct connection *connection, unsigned int count, uint64_
 }
 
 /*
- * Make the next check_clocks() check every clock: a clock was set that may be due before all
- * others.
- */
-static void look_at_clocks(struct connection *connection)
-{
-	connection->due = INT64_MIN;
-}
-
-/*
  * Return the time, in milliseconds, at which an operation ends: `seconds` after `now` if `passes`
  * is 0; otherwise INT64_MAX.
  */
@@ -315,7 +306,6 @@ static void start_clocks(struct connection *connection)
 	if (connection->protocol.operation == OPERATION_WRITE)
 		connection->source_time = connection->operation_time;
 	start_intervals(connection);
-	look_at_clocks(connection);
 }
 
 /* Start the clock of a timed READ by the peer: this side ends the stream, unless it repeats. */
@@ -326,7 +316,6 @@ static void start_source_clock(struct connection *connection)
 	if (connection->protocol.operation == OPERATION_READ)
 		connection->source_time =
 			end_of_passes(peer->passes, peer->seconds, connection->now);
-	look_at_clocks(connection);
 }
 
 /*
@@ -374,11 +363,12 @@ static bool window_is_allowed(const struct connection *connection)
 /* Post a MSG_WINDOW if it is due and allowed. Return 0 or an errno value. */
 static int send_window(struct connection *connection)
 {
-	int64_t time = transfer_window_time(&connection->transfer, connection->now);
 	struct message message;
 
-	connection->window_time = time;
-	if (time > connection->now || !window_is_allowed(connection))
+	if (connection->now < connection->quiet_until)
+		return 0;
+	connection->window_time = transfer_window_time(&connection->transfer, connection->now);
+	if (connection->window_time > connection->now || !window_is_allowed(connection))
 		return 0;
 	count_wire_progress(connection); /* first: MSG_WINDOW may make the peer owe more */
 	message = (struct message){ .type = MSG_WINDOW };
@@ -570,7 +560,7 @@ static void connection_handle(struct connection *connection, enum event_type typ
 	connection->protocol = step.protocol;
 	connection->actions |= step.actions;
 	connection->stepped = true;
-	connection->rings_settled = false;
+	connection->quiet_until = INT64_MIN;
 	follow_step(connection, &before, type, step.actions);
 }
 
@@ -673,7 +663,6 @@ static void begin_wait(struct connection *connection, int64_t now)
 	connection->wire_time = 0;
 	connection->probe_interval = PROBE_MILLISECONDS;
 	connection->probe_time = now + connection->probe_interval;
-	connection->due = earlier(connection->due, connection->probe_time);
 }
 
 /*
@@ -771,39 +760,22 @@ static void check_deadline(struct connection *connection)
 
 /* ---- The next clock ---- */
 
-/*
- * Return the time at which the next clock is due. `own` is own_deadline(), or INT64_MAX to ignore
- * it.
- */
-static int64_t next_clock(const struct connection *connection, int64_t own)
+/* Return the time until which the thread may wait if nothing happens. */
+static int64_t session_due(const struct connection *connection)
 {
-	int64_t due = earlier(connection->deadline, own);
+	int64_t due = connection->deadline, own;
 
+	if (connection->now < connection->quiet_until)
+		return connection->quiet_until;
+	own = own_deadline(connection);
+	if (own > connection->now) /* otherwise this side waits for the peer, not for a disk */
+		due = earlier(due, own);
 	if (connection->protocol.phase == PHASE_EXCHANGING) {
 		due = earlier(due, connection->probe_time);
 		due = earlier(due, earlier(connection->operation_time, connection->source_time));
 		due = earlier(due, connection->interval_time);
 	}
-	return due;
-}
-
-/* Return the time until which the thread may wait if nothing happens. */
-static int64_t session_due(const struct connection *connection)
-{
-	int64_t due = connection->due;
-
-	if (due <= connection->now) {
-		int64_t own = own_deadline(connection);
-
-		/*
-		 * ignore own_deadline() once it has passed: this side waits for the peer, not for a
-		 * disk
-		 */
-		due = next_clock(connection, own > connection->now ? own : INT64_MAX);
-	}
-	return connection->window_time < due && window_is_allowed(connection)
-		       ? connection->window_time
-		       : due;
+	return window_is_allowed(connection) ? earlier(due, connection->window_time) : due;
 }
 
 /* ---- What arrives ---- */
@@ -817,6 +789,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 	const char *wrong = "arrived out of turn";
 	int error;
 
+	connection->quiet_until = INT64_MIN;
 	if (protocol->gave_up)
 		return;
 	if (window_may_come(protocol))
@@ -989,6 +962,9 @@ static void handle_operation_completion(struct connection *connection)
 	    transfer_operated(&connection->transfer))
 		end_intervals(connection);
 	connection->wire_time = connection->now;
+	/* progress is reported and drawn when it is this old */
+	connection->quiet_until =
+		earlier(connection->quiet_until, connection->now + TRANSFER_MILLISECONDS);
 	if (connection->protocol.local == LOCAL_DONE_POSTED && operation_completed(connection))
 		end_operation(connection);
 }
@@ -1004,6 +980,7 @@ static void handle_message_completion(struct connection *connection, enum messag
 
 	if (type == MSG_WINDOW) {
 		connection->window_outstanding = false;
+		connection->quiet_until = INT64_MIN;
 		return;
 	}
 	if (type != MSG_VERDICT)
@@ -1241,7 +1218,6 @@ static bool begin_incoming(struct connection *connection)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
 
-	look_at_clocks(connection); /* a helper makes own_deadline() earlier */
 	if (incoming_begin(&connection->incoming, &connection->transfer,
 			   &connection->engine->process, &failure) == STATUS_SUCCESS)
 		return true;
@@ -1310,18 +1286,6 @@ static bool empty_ring(struct connection *connection)
 		end_incoming(connection, &failure);
 		return true;
 	}
-}
-
-/*
- * Return true if neither ring can be filled or emptied before the next step of the state machine.
- * An operation that repeats the same bytes, as perftest does, reaches this state when its first
- * pass is in the ring.
- */
-static bool are_rings_settled(const struct connection *connection)
-{
-	return transfer_source_ended(&connection->transfer) && !may_empty(connection) &&
-	       !helper_busy(connection->outgoing.helper) &&
-	       !helper_busy(connection->incoming.helper);
 }
 
 /* ---- Clocks ---- */
@@ -1419,22 +1383,16 @@ static void show_progress(const struct connection *connection)
 			       connection->now_nanoseconds - connection->figures.started);
 }
 
-/* Handle every due clock but window_time; only progress_time may be due before connection->due. */
+/* Handle every due clock but window_time. */
 static void check_clocks(struct connection *connection)
 {
 	if (connection->now >= connection->progress_time) {
 		show_progress(connection);
 		connection->progress_time = connection->now + PROGRESS_MILLISECONDS;
 	}
-	if (connection->now < connection->due)
-		return;
 	check_deadline(connection);
 	if (connection->protocol.phase == PHASE_EXCHANGING)
 		check_exchange_clocks(connection);
-	/*
-	 * once own_deadline() has passed, each turn checks whether the session waits for this side
-	 */
-	connection->due = next_clock(connection, own_deadline(connection));
 }
 
 /* ---- The loop ---- */
@@ -1686,13 +1644,32 @@ static bool wait_for_work(struct connection *connection)
 	return true;
 }
 
-/* Fill a piece of the outgoing ring and empty one of the incoming ring. Return true on progress. */
-static bool serve_rings(struct connection *connection)
+/*
+ * Return true if nothing but a completion, a message or a clock can cause work: neither ring can be
+ * filled or emptied, and progress is reported by its age alone. An operation that repeats the same
+ * bytes, as perftest does, becomes quiet when its first pass is in the ring.
+ */
+static bool is_quiet(const struct connection *connection)
+{
+	return transfer_source_ended(&connection->transfer) && !may_empty(connection) &&
+	       !helper_busy(connection->outgoing.helper) &&
+	       !helper_busy(connection->incoming.helper) &&
+	       transfer_reports_by_age(&connection->transfer);
+}
+
+/*
+ * Move both rings, check every clock, and post what is due. Return true if a ring has moved. Set
+ * quiet_until if nothing is left to do.
+ */
+static bool look_at_everything(struct connection *connection)
 {
 	bool moved = fill_ring(connection);
 
 	moved |= empty_ring(connection);
-	connection->rings_settled = !moved && are_rings_settled(connection);
+	check_clocks(connection); /* after the arrivals, which may extend the deadline */
+	advance(connection);
+	if (!moved && !connection->stepped && is_quiet(connection))
+		connection->quiet_until = session_due(connection);
 	return moved;
 }
 
@@ -1702,8 +1679,6 @@ static bool serve_rings(struct connection *connection)
  */
 static bool run_turn(struct connection *connection, struct ibv_wc *completions, int count)
 {
-	bool more = false;
-
 	if (count > 0)
 		take_completions(connection, completions, count);
 	else
@@ -1711,11 +1686,12 @@ static bool run_turn(struct connection *connection, struct ibv_wc *completions, 
 	if (atomic_load(&connection->notifications))
 		handle_notifications(connection);
 	connection->stepped = false;
-	if (!connection->rings_settled)
-		more = serve_rings(connection);
-	check_clocks(connection); /* after the arrivals, which may extend the deadline */
-	advance(connection);
-	return more;
+	if (connection->now < connection->quiet_until) {
+		advance(connection);
+		return false;
+	}
+	connection->quiet_until = INT64_MIN;
+	return look_at_everything(connection);
 }
 
 static void run_session(struct connection *connection)

@@ -185,7 +185,6 @@ struct connection {
 	struct protocol protocol;
 	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
 	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
-	bool rings_settled; /* result of are_rings_settled(), until the next step */
 	struct transfer transfer;
 	struct figures figures;
 	enum cause_rank cause_rank;
@@ -205,10 +204,14 @@ struct connection {
 	/* Times in milliseconds (now_milliseconds()), unless a comment says nanoseconds. */
 	int64_t now;             /* time of this turn */
 	int64_t now_nanoseconds; /* the same time in nanoseconds */
-	int64_t due;         /* no clock but progress_time and window_time is due before this time;
-				INT64_MIN: check all */
 	int64_t window_time; /* when MSG_WINDOW is due, as computed at the end of the latest turn */
-	int64_t deadline;    /* when the session's current wait expires */
+	/*
+	 * Until this time a turn without a step only continues the operation: neither ring moves,
+	 * and no clock is due. After each change it is INT64_MIN, so that the next turn looks at
+	 * everything.
+	 */
+	int64_t quiet_until;
+	int64_t deadline;  /* when the session's current wait expires */
 	int64_t wire_time; /* time of the latest completion that may extend the deadline; 0: none */
 	int64_t probe_time; /* when to probe the peer's adapter, unless the wait restarts before */
 	int64_t probe_interval; /* current interval between probes */

@@ -205,15 +205,9 @@ static bool has_unreported_progress(const struct transfer *transfer)
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
 
-static void forget_window_time(struct transfer *transfer)
-{
-	transfer->window_time = INT64_MIN;
-}
-
-/* Discard the cached time, and reset the age of progress if a message has reported all of it. */
+/* Reset the age of progress if a message has reported all of it. */
 static void forget_reported(struct transfer *transfer)
 {
-	forget_window_time(transfer);
 	if (!has_unreported_progress(transfer))
 		transfer->unreported_since = TRANSFER_NEVER;
 }
@@ -320,7 +314,6 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 		.operation.in_flight = TRANSFER_IN_FLIGHT,
 		.operation.round_started = TRANSFER_NEVER,
 		.unreported_since = TRANSFER_NEVER,
-		.window_time = INT64_MIN,
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
@@ -350,7 +343,6 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 
 	if (stream->plan.present && ring == 0 && stream->length > 0)
 		return "has no memory";
-	forget_window_time(transfer);
 	if (stream->plan.present) {
 		settle(transfer, stream, ring);
 		size_requests(transfer);
@@ -384,8 +376,7 @@ static bool has_credit(const struct transfer *transfer)
 	return unconfirmed + reserve < transfer->plan.credits;
 }
 
-/* Return true if the age of progress alone decides when it is reported. */
-static bool reports_by_clock(const struct transfer *transfer)
+bool transfer_reports_by_age(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
 
@@ -393,7 +384,7 @@ static bool reports_by_clock(const struct transfer *transfer)
 	       (!refills_when_taken(transfer) || in->fits_ring);
 }
 
-static int64_t find_window_time(struct transfer *transfer, int64_t now)
+int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 {
 	if (transfer->unreported_since == TRANSFER_NEVER && has_unreported_progress(transfer))
 		transfer->unreported_since = now;
@@ -405,15 +396,6 @@ static int64_t find_window_time(struct transfer *transfer, int64_t now)
 		return TRANSFER_NEVER;
 	return has_urgent_progress(transfer) ? now
 					     : transfer->unreported_since + TRANSFER_MILLISECONDS;
-}
-
-int64_t transfer_find_window_time(struct transfer *transfer, int64_t now)
-{
-	int64_t time = find_window_time(transfer, now);
-
-	if (time != TRANSFER_NEVER && reports_by_clock(transfer))
-		transfer->window_time = time;
-	return time;
 }
 
 struct window transfer_window(struct transfer *transfer)
@@ -436,7 +418,6 @@ struct window transfer_window(struct transfer *transfer)
 	sink->advertised_consumed = window.consumed;
 	sink->advertised_stored = window.stored;
 	transfer->unreported_since = TRANSFER_NEVER;
-	forget_window_time(transfer);
 	return window;
 }
 
@@ -530,7 +511,6 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 		sink->stream.length = window->produced;
 	source->consumed = window->consumed;
 	source->stored = window->stored;
-	forget_window_time(transfer);
 	return NULL;
 }
 
@@ -585,7 +565,6 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 	if (!transfer->plan.writes)
 		transfer->source.consumed = read_end(transfer);
 	sink->done = true;
-	forget_window_time(transfer);
 	return NULL;
 }
 
@@ -631,28 +610,12 @@ static uint64_t operation_limit(const struct transfer *transfer)
 	return transfer->plan.writes ? write_limit(transfer) : read_limit(transfer);
 }
 
-/*
- * Return true if each request from now on is one whole pass at the same place in both rings, and
- * only the end of the stream limits the operation. Once true, it stays true.
- */
-static bool is_steady(const struct transfer *transfer)
-{
-	const struct transfer_operation *operation = &transfer->operation;
-	const struct transfer_stream *stream = operated_stream(transfer);
-
-	return stream->repeats && operation->size == stream->local_span &&
-	       operation->size == stream->remote_span && operation->local == 0 &&
-	       operation_limit(transfer) == LENGTH_UNKNOWN;
-}
-
 /* Return the number of bytes that may be posted now. */
 static uint64_t operable_bytes(const struct transfer *transfer)
 {
 	uint64_t posted = transfer->operation.posted;
-	uint64_t limit = operated_stream(transfer)->length;
+	uint64_t limit = smaller(operated_stream(transfer)->length, operation_limit(transfer));
 
-	if (!transfer->operation.steady)
-		limit = smaller(limit, operation_limit(transfer));
 	return limit > posted ? limit - posted : 0;
 }
 
@@ -674,17 +637,13 @@ static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64
 			 struct transfer_run *run)
 {
 	const struct transfer_operation *operation = &transfer->operation;
-	uint64_t size = operation->size, stride = 0;
+	const struct transfer_stream *stream = operated_stream(transfer);
+	uint64_t straight = to_the_end(operation, stream);
+	uint64_t size = smaller(smaller(operation->size, bytes), straight), stride = 0;
 
-	if (!operation->steady) {
-		const struct transfer_stream *stream = operated_stream(transfer);
-		uint64_t straight = to_the_end(operation, stream);
-
-		size = smaller(smaller(size, bytes), straight);
-		if (size != stream->local_span || size != stream->remote_span) {
-			stride = size;
-			bytes = smaller(bytes, straight);
-		}
+	if (size != stream->local_span || size != stream->remote_span) {
+		stride = size;
+		bytes = smaller(bytes, straight);
 	}
 	run->number = operation->requests_posted + 1;
 	run->local = operation->local;
@@ -717,7 +676,13 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run,
 		return;
 	}
 	operation->unsignaled = 0;
-	transfer_note_signal(operation);
+	operation->signals[operation->signals_posted++ % TRANSFER_SIGNALS] =
+		(struct transfer_signal){ operation->requests_posted, operation->posted };
+}
+
+static bool has_signal(const struct transfer_operation *operation)
+{
+	return operation->signals_posted - operation->signals_completed < TRANSFER_SIGNALS;
 }
 
 /*
@@ -725,17 +690,15 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run,
  * request that bytes and depth allow now, because later requests or the end of the session may
  * depend on it.
  */
-bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
+bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
 	struct transfer_operation *operation = &transfer->operation;
 	uint64_t left = operation->depth - transfer_outstanding(transfer);
 	uint64_t room = smaller(most, left);
 	uint64_t until_signal, bytes, count, planned;
 
-	if (room == 0 || !transfer_has_signal(operation))
+	if (room == 0 || !has_signal(operation))
 		return false;
-	if (!operation->steady)
-		operation->steady = is_steady(transfer);
 	bytes = operable_bytes(transfer);
 	if (bytes == 0)
 		return false;
@@ -745,8 +708,7 @@ bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct tra
 	run->count = (unsigned int)count;
 	run->signaled = count == until_signal || count == left || planned == bytes;
 	count_run(transfer, run, planned);
-	run->more = left > count && bytes > planned && transfer_has_signal(operation);
-	operation->steady_count = operation->steady ? run->count : 0;
+	run->more = left > count && bytes > planned && has_signal(operation);
 	return true;
 }
 

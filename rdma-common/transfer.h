@@ -136,8 +136,6 @@ struct transfer_operation {
 	uint64_t local, remote; /* offsets of `posted` in this side's ring and in the peer's */
 	uint64_t requests_posted, requests_completed;
 	uint64_t unsignaled; /* number of requests after the last one that asks for a completion */
-	bool steady;         /* each request from now on is a whole pass: is_steady() */
-	unsigned int steady_count; /* number of requests in the latest run, if steady; else 0 */
 	struct transfer_signal signals[TRANSFER_SIGNALS]; /* a queue: entry n is at index n modulo
 							     TRANSFER_SIGNALS */
 	uint64_t signals_posted, signals_completed;
@@ -168,11 +166,6 @@ struct transfer {
 	struct transfer_credits credits;
 	uint64_t moves; /* number of the peer's MSG_WINDOWs that reported progress or an end */
 	int64_t unreported_since; /* time of the first unreported progress; TRANSFER_NEVER: none */
-	/*
-	 * Cached result of transfer_window_time(); INT64_MIN: none. It is valid until that time or
-	 * the next message of either side, and exists only if the age of progress alone decides it.
-	 */
-	int64_t window_time;
 };
 
 /* A part of this side's ring that does not cross the ring's end. */
@@ -211,19 +204,15 @@ uint64_t transfer_announce(struct transfer *transfer);
  */
 const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
-/* Compute the result of transfer_window_time(), and cache it if it will not change. */
-int64_t transfer_find_window_time(struct transfer *transfer, int64_t now);
-
 /*
  * Return when a MSG_WINDOW is due if nothing else happens: `now` or earlier means at once;
  * TRANSFER_NEVER: nothing to report, or no credit. Call this after transfer_next() and every other
  * call that records progress: the age of that progress counts from this call.
  */
-static inline int64_t transfer_window_time(struct transfer *transfer, int64_t now)
-{
-	return now < transfer->window_time ? transfer->window_time
-					   : transfer_find_window_time(transfer, now);
-}
+int64_t transfer_window_time(struct transfer *transfer, int64_t now);
+
+/* Return true if the age of progress alone decides when it is reported. */
+bool transfer_reports_by_age(const struct transfer *transfer);
 
 /*
  * Return the MSG_WINDOW to post now, and count it as sent. Call this only if it is due, and
@@ -302,62 +291,12 @@ static inline uint64_t transfer_outstanding(const struct transfer *transfer)
 	return transfer->operation.requests_posted - transfer->operation.requests_completed;
 }
 
-static inline bool transfer_has_signal(const struct transfer_operation *operation)
-{
-	return operation->signals_posted - operation->signals_completed < TRANSFER_SIGNALS;
-}
-
-/* Record that the latest posted request asks for a completion. */
-static inline void transfer_note_signal(struct transfer_operation *operation)
-{
-	operation->signals[operation->signals_posted++ % TRANSFER_SIGNALS] =
-		(struct transfer_signal){ operation->requests_posted, operation->posted };
-}
-
-/*
- * Repeat the last run with new numbers if transfer_plan_next() would plan the same. Return false
- * otherwise.
- */
-static inline bool transfer_repeat(struct transfer *transfer, unsigned int most,
-				   struct transfer_run *run)
-{
-	struct transfer_operation *operation = &transfer->operation;
-	unsigned int count = operation->steady_count;
-	uint64_t bytes = operation->size * count;
-
-	if (count == 0 || count > most ||
-	    count != operation->depth - transfer_outstanding(transfer) ||
-	    operation->unsignaled > 0 || !transfer_has_signal(operation) ||
-	    operated_stream(transfer)->length - operation->posted < bytes)
-		return false;
-	*run = (struct transfer_run){
-		.number = operation->requests_posted + 1,
-		.size = operation->size,
-		.count = count,
-		.signaled = true,
-	};
-	operation->posted += bytes;
-	operation->requests_posted += count;
-	transfer_note_signal(operation);
-	return true;
-}
-
-/*
- * Plan a new run for transfer_next(), if the last one cannot be repeated. Return false if nothing
- * may be posted.
- */
-bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
-
 /*
  * Store the next work requests in `run`, at most `most`, and count them as posted. Return false if
  * none may be posted now. Repeat the call until it returns false or `run->more` is false: only the
  * last request of all is certain to ask for the completion that continues the operation.
  */
-static inline bool transfer_next(struct transfer *transfer, unsigned int most,
-				 struct transfer_run *run)
-{
-	return transfer_repeat(transfer, most, run) || transfer_plan_next(transfer, most, run);
-}
+bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
 /* Record that ibv_post_send(3) rejected request `number` and all after it. Post nothing more. */
 void transfer_rejected(struct transfer *transfer, uint64_t number);

@@ -2324,9 +2324,9 @@ instructions() {
 	echo $(((sums[1] - sums[0]) / 2000))
 }
 
-# The limits are a tenth above the goals of 500 and 180 instructions, with code that gcc makes for amd64.
+# The limits are a tenth above the goals of 600 and 180 instructions, with code that gcc makes for amd64.
 # bats test_tags=slow
-@test "a READ at depth 1 costs the client at most 550 instructions, a WRITE at depth 16 at most 198" {
+@test "a READ at depth 1 costs the client at most 660 instructions, a WRITE at depth 16 at most 198" {
 	use none
 	local reading writing
 	[ "$(uname -m)" = x86_64 ] || skip "instructions are counted on amd64 alone"
@@ -2334,7 +2334,7 @@ instructions() {
 	reading=$(instructions read 8 1)
 	writing=$(instructions write 64 16)
 	echo "READ of 8 bytes at depth 1: $reading, WRITE of 64 bytes at depth 16: $writing"
-	((reading > 50 && reading <= 550)) # 50 or fewer: the counting failed
+	((reading > 50 && reading <= 660)) # 50 or fewer: the counting failed
 	((writing > 50 && writing <= 198))
 }
 
