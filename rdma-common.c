@@ -450,7 +450,7 @@ static uint64_t count_errors(struct connection *connection)
  */
 static int send_verdict(struct connection *connection)
 {
-	enum status check = connection->protocol.check;
+	enum status check = connection->protocol.check.status;
 	bool in_words = check == STATUS_SUCCESS || check == STATUS_CONTENTS_WRONG;
 	const struct message verdict = { .type = MSG_VERDICT,
 					 .value = in_words ? check : STATUS_LOCAL_FAILURE,
@@ -550,12 +550,15 @@ static void follow_step(struct connection *connection, const struct protocol *be
 		begin_wait(connection, now_milliseconds());
 }
 
-/* Feed an event to the state machine. advance() executes the actions later. Either thread. */
-static void connection_handle(struct connection *connection, enum event_type type,
-			      enum status status)
+/*
+ * Feed an event to the state machine. advance() executes the actions later. `cause` is the number
+ * of a text. Either thread.
+ */
+static void feed(struct connection *connection, enum event_type type, enum status status,
+		 unsigned int cause)
 {
 	const struct protocol before = connection->protocol;
-	const struct step step = protocol_step(before, (struct event){ type, status });
+	const struct step step = protocol_step(before, (struct event){ type, status, cause });
 
 	connection->protocol = step.protocol;
 	connection->actions |= step.actions;
@@ -564,32 +567,40 @@ static void connection_handle(struct connection *connection, enum event_type typ
 	follow_step(connection, &before, type, step.actions);
 }
 
-/* ---- Which reason wins ---- */
-
-__attribute__((format(printf, 3, 0))) static void record_cause_list(struct connection *connection,
-								    enum cause_rank rank,
-								    const char *format,
-								    va_list arguments)
+/* Feed an event that no text explains. Either thread. */
+static void connection_handle(struct connection *connection, enum event_type type,
+			      enum status status)
 {
-	if (rank <= connection->cause_rank)
-		return;
-	connection->cause_rank = rank;
-	vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
+	feed(connection, type, status, 0);
 }
 
-void record_cause(struct connection *connection, enum cause_rank rank, const char *format, ...)
+/* ---- Events with a cause ---- */
+
+/* Feed an event with the text that explains it. The state machine decides which text counts. */
+__attribute__((format(printf, 4, 0))) static void explain_event_list(struct connection *connection,
+								     enum event_type type,
+								     enum status status,
+								     const char *format,
+								     va_list arguments)
+{
+	unsigned int cause = 1;
+
+	while (cause < CAUSES && needs_cause(&connection->protocol, cause))
+		cause++;
+	vsnprintf(connection->causes[cause - 1], CAUSE_SIZE, format, arguments);
+	feed(connection, type, status, cause);
+}
+
+__attribute__((format(printf, 4, 5))) static void explain_event(struct connection *connection,
+								enum event_type type,
+								enum status status,
+								const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	record_cause_list(connection, rank, format, arguments);
+	explain_event_list(connection, type, status, format, arguments);
 	va_end(arguments);
-}
-
-/* Return the rank, in this phase, of a failure that counts as the reason. */
-static enum cause_rank failure_rank(const struct connection *connection)
-{
-	return connection->protocol.phase < PHASE_CLOSING ? CAUSE_FAILURE : CAUSE_BEFORE_LOSS;
 }
 
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
@@ -598,40 +609,23 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	va_list arguments;
 
 	va_start(arguments, format);
-	if (counts_as_reason(&connection->protocol, status))
-		record_cause_list(connection, failure_rank(connection), format, arguments);
+	explain_event_list(connection, EVENT_FAILED, status, format, arguments);
 	va_end(arguments);
-	connection_handle(connection, EVENT_FAILED, status);
 	return status;
 }
 
-/* Record a refused post for report_refused_post(), and feed its event. */
-static void note_refused_post(struct connection *connection, enum event_type event,
-			      const char *verb, int error)
+/* Feed the event of a refused post. */
+static void refuse_post(struct connection *connection, enum event_type event, const char *verb,
+			int error)
 {
 	print_trace(&connection->log, "%s failed: %s", verb, strerror(error));
-	connection->refused_post = (struct refused_post){ verb, error };
-	connection_handle(connection, event, STATUS_SUCCESS);
-}
-
-/*
- * At the end of a session that failed on this side, record a refused post as the cause, unless
- * another failure is recorded.
- */
-static void report_refused_post(struct connection *connection)
-{
-	const struct refused_post *post = &connection->refused_post;
-
-	if (post->verb && connection->protocol.status == STATUS_LOCAL_FAILURE)
-		record_cause(connection, CAUSE_REFUSED_POST, "%s failed: %s", post->verb,
-			     strerror(post->error));
+	explain_event(connection, event, STATUS_SUCCESS, "%s failed: %s", verb, strerror(error));
 }
 
 /* Give up a payload that cannot be read, verified or stored: send a bad verdict, if possible. */
 static void give_up(struct connection *connection, const struct failure *failure)
 {
-	record_cause(connection, CAUSE_FAILURE, "%s", failure->cause);
-	connection_handle(connection, EVENT_GAVE_UP, failure->status);
+	explain_event(connection, EVENT_GAVE_UP, failure->status, "%s", failure->cause);
 }
 
 /* ---- When --timeout expires ---- */
@@ -657,7 +651,8 @@ static void begin_wait(struct connection *connection, int64_t now)
 	int64_t timeout = timeout_milliseconds(connection->options);
 
 	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
-	    (protocol->status != STATUS_SUCCESS || protocol->overdue || protocol->disconnected))
+	    (protocol->result.status != STATUS_SUCCESS || protocol->overdue ||
+	     protocol->disconnected))
 		timeout = CLOSING_MILLISECONDS;
 	connection->deadline = now + timeout;
 	connection->wire_time = 0;
@@ -726,11 +721,9 @@ static const char *own_delay(const struct connection *connection)
 
 void connection_expire(struct connection *connection)
 {
-	connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
-	if (connection->protocol.status == STATUS_TIMED_OUT)
-		record_cause(connection, CAUSE_FAILURE,
-			     "no progress for %u s (--timeout): check that the peer is running",
-			     connection->options->timeout_seconds);
+	explain_event(connection, EVENT_DEADLINE, STATUS_SUCCESS,
+		      "no progress for %u s (--timeout): check that the peer is running",
+		      connection->options->timeout_seconds);
 }
 
 static void check_deadline(struct connection *connection)
@@ -805,7 +798,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 		begin_wait(connection, connection->now);
 	error = post_receive(connection, slot);
 	if (error && !connection->outstanding_receives) /* else receives are left */
-		note_refused_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
+		refuse_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
 /* Handle the peer's MSG_MR: validate its region. */
@@ -857,40 +850,35 @@ static void handle_done(struct connection *connection, const struct message *mes
 	connection_handle(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
 }
 
-/* Handle the peer's verdict, perhaps the early bad verdict of a peer that gave up. */
+/*
+ * Handle the peer's verdict. A bad one is early if the peer gave up: it does not follow both
+ * MSG_DONEs.
+ */
 static void handle_verdict(struct connection *connection, uint64_t value)
 {
-	bool early = value != STATUS_SUCCESS && (!connection->protocol.done_posted ||
-						 connection->protocol.remote < REMOTE_DONE);
-	const enum remote_stage before = connection->protocol.remote;
-	struct failure failure = { .status = STATUS_SUCCESS };
-	enum cause_rank rank = failure_rank(connection);
-	bool counts;
+	const struct protocol *protocol = &connection->protocol;
+	bool early = !protocol->done_posted || protocol->remote < REMOTE_DONE;
+	enum event_type type = early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED;
 
-	if (value == STATUS_SUCCESS && connection->protocol.remote == REMOTE_DONE &&
-	    connection->protocol.verifying && !connection->protocol.done_posted) {
+	if (value == STATUS_SUCCESS && protocol->remote == REMOTE_DONE && protocol->verifying &&
+	    !protocol->done_posted)
 		connection_fail(
 			connection, STATUS_CONTENTS_WRONG,
 			"the peer sent a good MSG_VERDICT before this side posted its MSG_DONE");
-		return;
-	}
-	if (value == STATUS_LOCAL_FAILURE && early)
-		failure_set(&failure, STATUS_REFUSED,
-			    "the peer gave up: it could not read its outgoing payload, or could "
-			    "not receive, verify or store the incoming one; see its messages");
-	else if (value == STATUS_LOCAL_FAILURE)
-		failure_set(&failure, STATUS_REFUSED,
-			    "the peer could not receive, verify or store the payload; see its "
-			    "messages");
-	else if (value != STATUS_SUCCESS)
-		failure_set(&failure, STATUS_CONTENTS_WRONG, "%s",
-			    status_describe(STATUS_CONTENTS_WRONG));
-	counts = counts_as_reason(&connection->protocol, failure.status);
-	connection_handle(connection, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED,
-			  failure.status);
-	if (value != STATUS_SUCCESS && counts &&
-	    connection->protocol.remote != before) /* otherwise the verdict was out of turn */
-		record_cause(connection, rank, "%s", failure.cause);
+	else if (value == STATUS_SUCCESS)
+		connection_handle(connection, EVENT_VERDICT_RECEIVED, STATUS_SUCCESS);
+	else if (value != STATUS_LOCAL_FAILURE)
+		explain_event(connection, type, STATUS_CONTENTS_WRONG, "%s",
+			      status_describe(STATUS_CONTENTS_WRONG));
+	else if (early)
+		explain_event(
+			connection, type, STATUS_REFUSED,
+			"the peer gave up: it could not read its outgoing payload, or could not "
+			"receive, verify or store the incoming one; see its messages");
+	else
+		explain_event(connection, type, STATUS_REFUSED,
+			      "the peer could not receive, verify or store the payload; see its "
+			      "messages");
 }
 
 static void handle_message(struct connection *connection, unsigned int slot, uint32_t size)
@@ -1204,13 +1192,12 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	if (incoming->begun &&
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
 		print_payload(&connection->log, excerpt);
-	if (connection->protocol.local == LOCAL_VERIFYING) {
-		if (!good)
-			record_cause(connection, CAUSE_VERIFICATION, "%s", failure->cause);
-		connection_handle(connection, EVENT_VERIFIED, failure->status);
-	} else {
+	if (good)
+		connection_handle(connection, EVENT_VERIFIED, STATUS_SUCCESS);
+	else if (connection->protocol.local == LOCAL_VERIFYING)
+		explain_event(connection, EVENT_VERIFIED, failure->status, "%s", failure->cause);
+	else
 		give_up(connection, failure);
-	}
 }
 
 /* Prepare to empty the incoming ring. Return false if that failed, which ends the session. */
@@ -1250,8 +1237,8 @@ static bool may_empty(const struct connection *connection)
  */
 static bool is_check_in_vain(const struct protocol *protocol)
 {
-	return protocol->phase == PHASE_CLOSING && protocol->status != STATUS_SUCCESS &&
-	       protocol->status != STATUS_PEER_LOST;
+	return protocol->phase == PHASE_CLOSING && protocol->result.status != STATUS_SUCCESS &&
+	       protocol->result.status != STATUS_PEER_LOST;
 }
 
 /*
@@ -1260,6 +1247,7 @@ static bool is_check_in_vain(const struct protocol *protocol)
  */
 static bool empty_ring(struct connection *connection)
 {
+	const struct result *result = &connection->protocol.result;
 	bool checking = connection->protocol.local == LOCAL_VERIFYING;
 	struct incoming *incoming = &connection->incoming;
 	struct failure failure; /* not initialized, as in fill_ring() */
@@ -1267,7 +1255,7 @@ static bool empty_ring(struct connection *connection)
 	failure.status = STATUS_SUCCESS;
 	if (checking && is_check_in_vain(&connection->protocol)) {
 		helper_cancel(incoming->helper); /* do not wait for a disk or a reader */
-		connection_handle(connection, EVENT_VERIFIED, connection->protocol.status);
+		feed(connection, EVENT_VERIFIED, result->status, result->cause);
 		return true;
 	}
 	if (!may_empty(connection))
@@ -1321,7 +1309,7 @@ static void probe(struct connection *connection)
 	print_trace(&connection->log, "ibv_post_send: probe");
 	error = post_send(connection, &request);
 	if (error)
-		note_refused_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
+		refuse_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
 }
 
 /*
@@ -1481,7 +1469,7 @@ static void advance(struct connection *connection)
 		if (!error)
 			error = post_what_is_due(connection);
 		if (error)
-			note_refused_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
+			refuse_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
 		else if (operation_runs(&connection->protocol) &&
 			 transfer_done_due(&connection->transfer))
 			connection_handle(connection, EVENT_DONE_DUE, STATUS_SUCCESS);
@@ -1715,7 +1703,6 @@ static void run_session(struct connection *connection)
 		else
 			look = wait_for_work(connection);
 	}
-	report_refused_post(connection);
 }
 
 void *connection_run(void *argument)

@@ -107,21 +107,10 @@ enum notification {
 };
 
 /*
- * The rank of a cause. The state machine decides the status of a session (counts_as_reason()); the
- * cause is a text that explains this status. A cause replaces a recorded cause of a lower rank.
- * Among causes of the same rank, the first one stays.
+ * Number of texts that a session keeps: the state machine refers to at most four (needs_cause()),
+ * and the next event may bring another one.
  */
-enum cause_rank {
-	CAUSE_NONE,
-	CAUSE_STATUS,         /* the general text of the status: no reason is known */
-	CAUSE_REFUSED_POST,   /* a refused post that nothing else explains */
-	CAUSE_FAILURE,        /* the first failure */
-	CAUSE_BEFORE_LOSS,    /* a failure before the loss of the peer, but reported later */
-	CAUSE_VERIFICATION,   /* verifying or storing the complete incoming payload failed */
-	CAUSE_WITHDRAWN,      /* a setup call failed because the peer had withdrawn */
-	CAUSE_RATE,           /* --min-rate was not reached, or could not be applied */
-	CAUSE_DEVICE_REMOVED, /* the peer was lost because the local device was removed */
-};
+#define CAUSES 5
 
 struct connection {
 	/*
@@ -158,7 +147,7 @@ struct connection {
 	int answer;    /* client: status of a rejection, or negative errno of rdma_connect(3) */
 	bool rejected; /* client: the server rejected the connection */
 	struct peer_hello rejection; /* valid if `rejected` */
-	enum status status;          /* result of the session; valid after connection_join() */
+	struct failure outcome;      /* how the session ended; valid after connection_join() */
 	bool running;                /* the thread was started and is not joined yet */
 	bool device_removed;         /* RDMA_CM_EVENT_DEVICE_REMOVAL was reported */
 	bool withdrawn;              /* the peer's withdrawal caused setup_error */
@@ -187,16 +176,10 @@ struct connection {
 	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
 	struct transfer transfer;
 	struct figures figures;
-	enum cause_rank cause_rank;
-	char cause[CAUSE_SIZE]; /* why the session failed; empty: no reason so far */
-	/* A refused post: the cause if nothing else explains the end of the session. */
-	struct refused_post {
-		const char *verb; /* NULL: no post was refused */
-		int error;        /* an errno value */
-	} refused_post;
-	struct message peer_region;  /* the peer's MSG_MR */
-	uint64_t peer_digest;        /* from the peer's MSG_DONE */
-	struct message peer_verdict; /* the peer's MSG_VERDICT; its figures are not verified */
+	char causes[CAUSES][CAUSE_SIZE]; /* texts for `protocol`: number n is at index n - 1 */
+	struct message peer_region;      /* the peer's MSG_MR */
+	uint64_t peer_digest;            /* from the peer's MSG_DONE */
+	struct message peer_verdict;     /* the peer's MSG_VERDICT; its figures are not verified */
 	int64_t verdict_time; /* when the peer's MSG_VERDICT arrived, in nanoseconds; 0: not yet */
 	struct outgoing outgoing;
 	struct incoming incoming;
@@ -260,15 +243,8 @@ void handle_notifications(struct connection *connection);
 void connection_expire(struct connection *connection);
 
 /*
- * Record the cause of the session's status, unless a cause of the same or a higher rank is
- * recorded. Either thread.
- */
-void record_cause(struct connection *connection, enum cause_rank rank, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-/*
- * Record why the session fails, unless an earlier reason counts (counts_as_reason()), and end the
- * session. Return `status`. Either thread.
+ * End the session with this status, for this reason, unless an earlier reason counts. Return
+ * `status`. Either thread.
  */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...) __attribute__((format(printf, 3, 4)));

@@ -619,57 +619,50 @@ static void notify_device_event(struct engine *engine, const struct device_event
 /* ---- The end of a session ---- */
 
 /*
- * Return `status`, corrected by later facts, and record the cause: a failed setup call is a lost
- * peer if the peer had withdrawn, and a lost peer is a local failure if the local device was
- * removed.
+ * Correct the outcome by what the main thread knows: a failed setup call is a lost peer if the peer
+ * had withdrawn, and a lost peer is a local failure if the local device was removed.
  */
-static enum status explain_loss(struct connection *connection, enum status status)
+static void correct_loss(const struct connection *connection, struct failure *outcome)
 {
-	if (status == STATUS_LOCAL_FAILURE && connection->withdrawn) {
-		status = STATUS_PEER_LOST;
-		record_cause(connection, CAUSE_WITHDRAWN, "%s", status_describe(status));
-	}
-	if (status != STATUS_PEER_LOST || !connection->device_removed)
-		return status;
-	record_cause(connection, CAUSE_DEVICE_REMOVED, DEVICE_REMOVED);
-	return STATUS_LOCAL_FAILURE;
+	if (outcome->status == STATUS_LOCAL_FAILURE && connection->withdrawn)
+		failure_set(outcome, STATUS_PEER_LOST, "%s", status_describe(STATUS_PEER_LOST));
+	if (outcome->status == STATUS_PEER_LOST && connection->device_removed)
+		failure_set(outcome, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
 }
 
-/* Return `status`, or record a cause and return STATUS_TOO_SLOW if a success misses --min-rate. */
-static enum status judge_rate(struct connection *connection, enum status status)
+/* Turn a success that misses --min-rate into STATUS_TOO_SLOW. */
+static void judge_rate(const struct connection *connection, struct failure *outcome)
 {
 	double wanted = (double)connection->options->minimum_rate;
 	double rate = operation_rate(connection);
 
-	if (status != STATUS_SUCCESS || wanted <= 0)
-		return status;
+	if (outcome->status != STATUS_SUCCESS || wanted <= 0)
+		return;
 	if (!connection->protocol.operates)
-		record_cause(connection, CAUSE_RATE,
-			     "--min-rate cannot be applied: with the client's --one-way this side "
-			     "performs no operation; give --min-rate to the client");
+		failure_set(outcome, STATUS_TOO_SLOW,
+			    "--min-rate cannot be applied: with the client's --one-way this side "
+			    "performs no operation; give --min-rate to the client");
 	else if (rate < wanted)
-		record_cause(connection, CAUSE_RATE,
-			     "slower than --min-rate: %s instead of %s; everything else succeeded",
-			     rate_describe(rate).text, rate_describe(wanted).text);
-	else
-		return STATUS_SUCCESS;
-	return STATUS_TOO_SLOW;
+		failure_set(outcome, STATUS_TOO_SLOW,
+			    "slower than --min-rate: %s instead of %s; everything else succeeded",
+			    rate_describe(rate).text, rate_describe(wanted).text);
 }
 
 enum status connection_join(struct connection *connection)
 {
-	enum status status;
+	const struct result *result = &connection->protocol.result;
 
 	if (connection->running)
 		pthread_join(connection->thread, NULL);
 	connection->running = false;
 	console_draw(connection->log.console, ""); /* remove the progress line */
-	status = explain_loss(connection, connection->protocol.status);
-	status = judge_rate(connection, status);
-	record_cause(connection, CAUSE_STATUS, "%s", status_describe(status));
+	failure_set(&connection->outcome, result->status, "%s",
+		    result->cause > 0 ? connection->causes[result->cause - 1]
+				      : status_describe(result->status));
+	correct_loss(connection, &connection->outcome);
+	judge_rate(connection, &connection->outcome);
 	connection_end_counting(connection); /* if send_verdict() has not */
-	connection->status = status;
-	return status;
+	return connection->outcome.status;
 }
 
 /* ---- The engine ---- */

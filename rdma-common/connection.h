@@ -111,8 +111,8 @@ void connection_extend_deadline(struct connection *connection);
 
 /*
  * Join the thread of a session that engine_wait() has reported as ended, or complete a session that
- * never had a thread. Return connection->status. A caller that reports several sessions at the end
- * may then call it again: a device that was removed meanwhile explains a lost peer. Call
+ * never had a thread. Return connection->outcome.status. A caller that reports several sessions at
+ * the end may then call it again: a device that was removed meanwhile explains a lost peer. Call
  * report_session() or probe_take() next, then connection_destroy().
  */
 enum status connection_join(struct connection *connection);

@@ -75,7 +75,7 @@ bool protocol_has_verified(const struct protocol *protocol)
 bool protocol_verified(const struct protocol *protocol)
 {
 	return protocol_has_verified(protocol) && protocol->verifying &&
-	       protocol->check == STATUS_SUCCESS;
+	       protocol->check.status == STATUS_SUCCESS;
 }
 
 /*
@@ -105,25 +105,30 @@ struct protocol protocol_start(enum role role, enum operation operation)
 		.operation = operation,
 		.operates = true,
 		.phase = PHASE_CONNECTING,
-		.status = STATUS_SUCCESS,
 	};
 
 	return protocol;
 }
 
-/* Return the result that is established so far; STATUS_PEER_LOST: none. */
-static enum status conclusion(const struct protocol *protocol)
+bool needs_cause(const struct protocol *protocol, unsigned int cause)
+{
+	return cause == protocol->post_cause || cause == protocol->check.cause ||
+	       cause == protocol->verdict.cause || cause == protocol->result.cause;
+}
+
+/* Return the result that is established so far. Without one it is STATUS_PEER_LOST. */
+static struct result conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
 
-	if (checked && protocol->check != STATUS_SUCCESS)
+	if (checked && protocol->check.status != STATUS_SUCCESS)
 		return protocol->check;
-	if (protocol->remote >= REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS)
+	if (protocol->remote >= REMOTE_VERDICT && protocol->verdict.status != STATUS_SUCCESS)
 		return protocol->verdict;
 	if (protocol->local >= LOCAL_VERIFIED &&
 	    (protocol->verifying ? protocol->remote == REMOTE_VERDICT : protocol->disconnected))
-		return STATUS_SUCCESS;
-	return STATUS_PEER_LOST;
+		return (struct result){ STATUS_SUCCESS, 0 };
+	return (struct result){ STATUS_PEER_LOST, 0 };
 }
 
 /* Return true while a refused post has no explanation, and this side has not disconnected. */
@@ -132,32 +137,43 @@ static bool waits_for_explanation(const struct protocol *protocol)
 	return protocol->phase == PHASE_CLOSING && protocol->post_failed && !protocol->overdue;
 }
 
-bool counts_as_reason(const struct protocol *protocol, enum status status)
+/*
+ * Return true if `status` is a reason to close. The first reason is. Later only STATUS_PEER_LOST is
+ * replaced: by STATUS_CONTENTS_WRONG (a late completion may show that the peer broke the protocol)
+ * or, while a refused post has no explanation, by any status.
+ */
+static bool counts_as_reason(const struct protocol *protocol, enum status status)
 {
 	if (protocol->phase < PHASE_CLOSING)
 		return true;
-	return protocol->status == STATUS_PEER_LOST &&
+	return protocol->result.status == STATUS_PEER_LOST &&
 	       (status == STATUS_CONTENTS_WRONG || waits_for_explanation(protocol));
 }
 
 /*
- * Begin to close, if `status` counts as a reason: disconnect, and post nothing more. An established
- * result (conclusion()) outranks `status`; but if the peer breaks the protocol, only success and a
- * reason to give up do.
+ * Begin to close, if `reason` counts: disconnect, and post nothing more. An established result
+ * (conclusion()) outranks the reason. If the peer breaks the protocol, only success and a reason to
+ * give up do.
  */
-static void begin_closing(struct step *step, enum status status)
+static void begin_closing(struct step *step, struct result reason)
 {
 	struct protocol *protocol = &step->protocol;
-	enum status found = conclusion(protocol);
-	bool breaks =
-		status == STATUS_CONTENTS_WRONG && found != STATUS_SUCCESS && !protocol->gave_up;
+	struct result found = conclusion(protocol);
+	bool breaks = reason.status == STATUS_CONTENTS_WRONG && found.status != STATUS_SUCCESS &&
+		      !protocol->gave_up;
 
-	if (!counts_as_reason(protocol, status))
+	if (!counts_as_reason(protocol, reason.status))
 		return;
-	protocol->status = found == STATUS_PEER_LOST || breaks ? status : found;
+	protocol->result = found.status == STATUS_PEER_LOST || breaks ? reason : found;
 	if (protocol->phase < PHASE_CLOSING)
 		step->actions |= ACTION_DISCONNECT;
 	protocol->phase = PHASE_CLOSING;
+}
+
+/* Begin to close for a reason that no text explains. */
+static void close_with(struct step *step, enum status status)
+{
+	begin_closing(step, (struct result){ status, 0 });
 }
 
 /* Enter the exchange. Two events lead here, because a message may overtake ESTABLISHED. */
@@ -187,7 +203,7 @@ static void receive(struct step *step, enum remote_stage message)
 		our_turn_first = protocol->verifying && protocol->done_posted;
 	}
 	if (message != protocol->remote + 1 || !our_turn_first) {
-		begin_closing(step, STATUS_CONTENTS_WRONG);
+		close_with(step, STATUS_CONTENTS_WRONG);
 		return;
 	}
 	establish(protocol);
@@ -212,10 +228,10 @@ static void complete(struct step *step, enum local_stage before, enum local_stag
 	if (step->protocol.local == before)
 		step->protocol.local = after;
 	else if (!step->protocol.gave_up)
-		begin_closing(step, STATUS_LOCAL_FAILURE);
+		close_with(step, STATUS_LOCAL_FAILURE);
 }
 
-static void receive_verdict(struct step *step, enum status verdict)
+static void receive_verdict(struct step *step, struct result verdict)
 {
 	if (step->protocol.remote < REMOTE_VERDICT) /* the first verdict counts */
 		step->protocol.verdict = verdict;
@@ -226,13 +242,13 @@ static void receive_verdict(struct step *step, enum status verdict)
  * Record an early bad verdict, after MSG_MR or MSG_DONE, and begin to close: the peer waits for
  * this side to disconnect.
  */
-static void receive_early_verdict(struct step *step, enum status verdict)
+static void receive_early_verdict(struct step *step, struct result verdict)
 {
 	struct protocol *protocol = &step->protocol;
 
 	if (!protocol->verifying ||
 	    (protocol->remote != REMOTE_MR && protocol->remote != REMOTE_DONE)) {
-		begin_closing(step, STATUS_CONTENTS_WRONG);
+		close_with(step, STATUS_CONTENTS_WRONG);
 		return;
 	}
 	protocol->remote = REMOTE_GAVE_UP;
@@ -242,30 +258,28 @@ static void receive_early_verdict(struct step *step, enum status verdict)
 
 /*
  * Give up a payload that this side cannot read, verify or store: send a bad verdict as soon as
- * possible, and let the peer disconnect. If this side cannot send one, or has already verified the
- * payload, it disconnects itself.
+ * possible, and let the peer disconnect. A side that sends no verdicts disconnects itself. Nothing
+ * is left to give up once the incoming payload is verified.
  */
-static void fail_payload(struct step *step, enum status status)
+static void fail_payload(struct step *step, struct result reason)
 {
 	struct protocol *protocol = &step->protocol;
 
-	if (protocol->gave_up)
+	if (protocol->gave_up || protocol->local >= LOCAL_VERIFIED)
 		return;
-	if (protocol->local < LOCAL_VERIFIED) {
-		protocol->gave_up = true;
-		protocol->check = status;
-	}
-	if (!protocol->gave_up || !protocol->verifying)
-		begin_closing(step, status);
+	protocol->gave_up = true;
+	protocol->check = reason;
+	if (!protocol->verifying)
+		begin_closing(step, reason);
 }
 
 /* End the verification, which must have begun. Its result is `check`, unless this side gave up. */
-static void conclude_check(struct step *step, enum status check)
+static void conclude_check(struct step *step, struct result check)
 {
 	struct protocol *protocol = &step->protocol;
 
 	if (protocol->local != LOCAL_VERIFYING) {
-		begin_closing(step, STATUS_LOCAL_FAILURE);
+		close_with(step, STATUS_LOCAL_FAILURE);
 		return;
 	}
 	protocol->local = LOCAL_VERIFIED;
@@ -279,10 +293,17 @@ static void conclude_check(struct step *step, enum status check)
  */
 static bool has_outcome(const struct protocol *protocol)
 {
-	enum status found = conclusion(protocol);
+	enum status found = conclusion(protocol).status;
 
 	return found != STATUS_PEER_LOST &&
 	       (found != STATUS_SUCCESS || protocol->local == LOCAL_VERDICT_SENT);
+}
+
+/* Record a refused post. Its cause explains a local failure, unless an event explains the post. */
+static void note_refusal(struct protocol *protocol, unsigned int cause)
+{
+	protocol->post_failed = true;
+	protocol->post_cause = cause;
 }
 
 /*
@@ -291,17 +312,17 @@ static bool has_outcome(const struct protocol *protocol)
  * posting, and wait for an explanation (explain_refusal()) until the deadline. Disconnecting
  * earlier would also flush work requests.
  */
-static void refuse_send(struct step *step)
+static void refuse_send(struct step *step, unsigned int cause)
 {
 	struct protocol *protocol = &step->protocol;
 
 	if (protocol->phase >= PHASE_CLOSING)
 		return;
-	protocol->post_failed = true;
-	begin_closing(step, STATUS_PEER_LOST);
+	note_refusal(protocol, cause);
+	close_with(step, STATUS_PEER_LOST);
 	if (has_outcome(protocol))
 		return;
-	protocol->status = STATUS_PEER_LOST;
+	protocol->result = (struct result){ STATUS_PEER_LOST, 0 };
 	step->actions &= ~(unsigned int)ACTION_DISCONNECT;
 }
 
@@ -316,7 +337,7 @@ static void lose_peer(struct step *step)
 	struct protocol *protocol = &step->protocol;
 
 	protocol->disconnected = true;
-	begin_closing(step, STATUS_PEER_LOST);
+	close_with(step, STATUS_PEER_LOST);
 	if (protocol->verifying || protocol->local != LOCAL_DONE_POSTED || protocol->post_failed ||
 	    !(step->actions & ACTION_DISCONNECT))
 		return;
@@ -356,26 +377,33 @@ static void explain_refusal(struct step *step, struct event event)
 
 	if (!waits_for_explanation(protocol))
 		return;
-	if (!shows_peer_left(event) && protocol->status == STATUS_PEER_LOST &&
+	if (!shows_peer_left(event) && protocol->result.status == STATUS_PEER_LOST &&
 	    !has_outcome(protocol))
 		return;
 	protocol->post_failed = false;
 	step->actions |= ACTION_DISCONNECT;
 }
 
+/* Return the result of a session in which no event has explained a refused post. */
+static struct result unexplained_refusal(const struct protocol *protocol)
+{
+	return (struct result){ STATUS_LOCAL_FAILURE, protocol->post_cause };
+}
+
 /*
  * Handle a deadline: begin to close. While closing, end the wait for an explanation and flush
  * posted work requests; finish if neither is left, or at the second deadline.
  */
-static void expire(struct step *step)
+static void expire(struct step *step, unsigned int cause)
 {
 	struct protocol *protocol = &step->protocol;
 	bool waits = waits_for_explanation(protocol);
 
 	if (protocol->phase < PHASE_CLOSING) {
 		/* post_failed: no receive is posted, so no message of the peer can arrive */
-		begin_closing(step,
-			      protocol->post_failed ? STATUS_LOCAL_FAILURE : STATUS_TIMED_OUT);
+		begin_closing(step, protocol->post_failed
+					    ? unexplained_refusal(protocol)
+					    : (struct result){ STATUS_TIMED_OUT, cause });
 	} else if (waits || (!protocol->overdue && !protocol->drained)) {
 		protocol->overdue = true;
 		if (waits)
@@ -385,6 +413,11 @@ static void expire(struct step *step)
 	} else {
 		protocol->phase = PHASE_FINISHED;
 	}
+}
+
+static struct result result_of(struct event event)
+{
+	return (struct result){ event.status, event.cause };
 }
 
 static void record_exchange(struct step *step, struct event event)
@@ -402,10 +435,10 @@ static void record_exchange(struct step *step, struct event event)
 		receive(step, REMOTE_DONE);
 		break;
 	case EVENT_VERDICT_RECEIVED:
-		receive_verdict(step, event.status);
+		receive_verdict(step, result_of(event));
 		break;
 	case EVENT_PEER_GAVE_UP:
-		receive_early_verdict(step, event.status);
+		receive_early_verdict(step, result_of(event));
 		break;
 	case EVENT_MR_SENT:
 		complete(step, LOCAL_MR_POSTED, LOCAL_MR_SENT);
@@ -417,7 +450,7 @@ static void record_exchange(struct step *step, struct event event)
 		complete(step, LOCAL_DONE_POSTED, LOCAL_DONE_SENT);
 		break;
 	case EVENT_VERIFIED:
-		conclude_check(step, event.status);
+		conclude_check(step, result_of(event));
 		break;
 	case EVENT_VERDICT_SENT:
 		complete(step, LOCAL_VERDICT_POSTED, LOCAL_VERDICT_SENT);
@@ -434,17 +467,17 @@ static void record(struct step *step, struct event event)
 
 	switch (event.type) {
 	case EVENT_GAVE_UP:
-		fail_payload(step, event.status);
+		fail_payload(step, result_of(event));
 		break;
 	case EVENT_FAILED:
-		begin_closing(step, event.status);
+		begin_closing(step, result_of(event));
 		break;
 	case EVENT_SEND_REFUSED:
-		refuse_send(step);
+		refuse_send(step, event.cause);
 		break;
 	case EVENT_RECEIVE_REFUSED:
 		if (protocol->phase < PHASE_CLOSING)
-			protocol->post_failed = true;
+			note_refusal(protocol, event.cause);
 		break;
 	case EVENT_DISCONNECTED:
 		lose_peer(step);
@@ -452,16 +485,16 @@ static void record(struct step *step, struct event event)
 	case EVENT_FLUSHED:
 		/* while connecting, an event that gives the reason follows */
 		if (protocol->phase == PHASE_EXCHANGING)
-			begin_closing(step, STATUS_PEER_LOST);
+			close_with(step, STATUS_PEER_LOST);
 		break;
 	case EVENT_INTERRUPTED:
-		begin_closing(step, STATUS_INTERRUPTED);
+		close_with(step, STATUS_INTERRUPTED);
 		break;
 	case EVENT_DRAINED:
 		protocol->drained = true;
 		break;
 	case EVENT_DEADLINE:
-		expire(step);
+		expire(step, event.cause);
 		break;
 	default:
 		record_exchange(step, event);
@@ -505,6 +538,16 @@ static void proceed(struct step *step)
 	}
 }
 
+/* Return the result of a session that seemed to have lost its peer, now that it is over. */
+static struct result final_result(const struct protocol *protocol)
+{
+	struct result found = conclusion(protocol);
+
+	if (protocol->post_failed)
+		return unexplained_refusal(protocol);
+	return found.status == STATUS_PEER_LOST ? protocol->result : found;
+}
+
 /*
  * Finish when nothing is left to wait for. An apparent loss of the peer may be the regular end: the
  * disconnection and the last completions arrive on different channels.
@@ -515,9 +558,8 @@ static void try_to_finish(struct protocol *protocol)
 	    protocol->local != LOCAL_VERIFYING && !waits_for_explanation(protocol) &&
 	    (protocol->disconnected || !protocol->connected))
 		protocol->phase = PHASE_FINISHED;
-	if (protocol->phase != PHASE_FINISHED || protocol->status != STATUS_PEER_LOST)
-		return;
-	protocol->status = protocol->post_failed ? STATUS_LOCAL_FAILURE : conclusion(protocol);
+	if (protocol->phase == PHASE_FINISHED && protocol->result.status == STATUS_PEER_LOST)
+		protocol->result = final_result(protocol);
 }
 
 struct step protocol_step(struct protocol protocol, struct event event)

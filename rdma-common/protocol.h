@@ -17,7 +17,7 @@ enum phase {
 	PHASE_CONNECTING, /* not connected yet */
 	PHASE_EXCHANGING, /* connected; messages and operations flow */
 	PHASE_CLOSING,    /* nothing more is posted; posted work requests complete or are flushed */
-	PHASE_FINISHED,   /* `status` is final; the connection may be destroyed */
+	PHASE_FINISHED,   /* `result` is final; the connection may be destroyed */
 };
 
 /* Progress of this side. Its work requests complete in this order on one send queue. */
@@ -46,6 +46,15 @@ enum remote_stage {
 	REMOTE_GAVE_UP,
 };
 
+/*
+ * A status, and the number of the text that explains it. The caller chooses the number, and keeps
+ * the text. Without a text the number is 0.
+ */
+struct result {
+	enum status status;
+	unsigned int cause;
+};
+
 /* The state of a session. Initialize with protocol_start(). */
 struct protocol {
 	enum role role;
@@ -65,9 +74,10 @@ struct protocol {
 	bool post_failed;  /* a send was refused, or no receive is left, and no event has explained
 			      that yet */
 	bool lingers;      /* the peer has left; disconnecting waits for MSG_DONE to complete */
-	enum status check; /* this side's verdict on the incoming payload, or why it gave up */
-	enum status verdict; /* the peer's verdict, once received */
-	enum status status;  /* why the session closes; final in PHASE_FINISHED */
+	unsigned int post_cause; /* the cause of the refused post */
+	struct result check;   /* this side's verdict on the incoming payload, or why it gave up */
+	struct result verdict; /* the peer's verdict, once received */
+	struct result result;  /* why the session closes; final in PHASE_FINISHED */
 };
 
 enum event_type {
@@ -93,9 +103,11 @@ enum event_type {
 	EVENT_TYPES
 };
 
+/* An event, and the number of the text that explains its status or the refused post. */
 struct event {
 	enum event_type type;
 	enum status status;
+	unsigned int cause;
 };
 
 /* Actions that the caller executes, in this order. Bits of a set. */
@@ -125,12 +137,8 @@ struct protocol protocol_start(enum role role, enum operation operation);
  */
 struct step protocol_step(struct protocol protocol, struct event event);
 
-/*
- * Return true if `status` becomes the reason why the session closes. The first reason does. Later
- * only STATUS_PEER_LOST is replaced: by STATUS_CONTENTS_WRONG (a late completion may show that the
- * peer broke the protocol) or, while a refused post has no explanation, by any status.
- */
-bool counts_as_reason(const struct protocol *protocol, enum status status);
+/* Return true if the text with this number explains, or may still explain, how the session ends. */
+bool needs_cause(const struct protocol *protocol, unsigned int cause);
 
 /*
  * Return true while requests of this side's operation may be posted: from the exchange of both

@@ -186,7 +186,7 @@ void report_json(const struct connection *connection)
 	const struct figures *figures = &connection->figures;
 	const struct speed speed = calculate_speed(connection);
 	const struct counters growth = connection_growth(connection);
-	bool measured = speed.seconds > 0, good = connection->status == STATUS_SUCCESS;
+	bool measured = speed.seconds > 0, good = connection->outcome.status == STATUS_SUCCESS;
 	struct json_object *object;
 
 	if (!options->json)
@@ -209,8 +209,9 @@ void report_json(const struct connection *connection)
 	add_incoming(object, connection);
 	json_add_counters(object, &growth);
 	json_add_peer_errors(object, connection->peer_verdict.errors);
-	json_add_status(object, connection->status, connection->engine->process.signal_number);
-	json_add_text(object, "error", good ? NULL : connection->cause);
+	json_add_status(object, connection->outcome.status,
+			connection->engine->process.signal_number);
+	json_add_text(object, "error", good ? NULL : connection->outcome.cause);
 	if (options->connections > 1 && connection->id) {
 		json_add_known(object, "source_port", source_port(connection->id));
 		json_add_known(object, "queue_pair", queue_pair_number(connection));
@@ -220,13 +221,11 @@ void report_json(const struct connection *connection)
 
 void report_no_session(struct engine *engine, enum status status)
 {
-	struct connection none = { .engine = engine,
-				   .options = engine->options,
-				   .log = engine->log,
-				   .tos = -1,
-				   .status = status };
+	struct connection none = {
+		.engine = engine, .options = engine->options, .log = engine->log, .tos = -1
+	};
 
-	snprintf(none.cause, sizeof(none.cause), "%s", engine->process.failure);
+	failure_set(&none.outcome, status, "%s", engine->process.failure);
 	report_json(&none);
 }
 
@@ -255,7 +254,7 @@ void report_path(const struct connection *connection)
 	print_status(&connection->log, "%s, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
 		     describe_source_port(connection).text, queue_pair_number(connection),
 		     operation_rate(connection) / 1e9,
-		     connection->status == STATUS_SUCCESS ? "good" : "failed");
+		     connection->outcome.status == STATUS_SUCCESS ? "good" : "failed");
 }
 
 struct sum {
@@ -276,13 +275,14 @@ static struct sum add_up(const struct engine *engine)
 		const struct figures *figures = &connection->figures;
 		double rate = operation_rate(connection);
 
-		sum.succeeded += connection->status == STATUS_SUCCESS;
+		sum.succeeded += connection->outcome.status == STATUS_SUCCESS;
 		sum.bytes += figures->bytes;
 		if (figures->started && figures->started < started)
 			started = figures->started;
 		if (figures->completed > completed)
 			completed = figures->completed;
-		if (connection->status != STATUS_SUCCESS && connection->status != STATUS_TOO_SLOW)
+		if (connection->outcome.status != STATUS_SUCCESS &&
+		    connection->outcome.status != STATUS_TOO_SLOW)
 			continue;
 		if (!sum.slowest || rate < operation_rate(sum.slowest))
 			sum.slowest = connection;
@@ -365,9 +365,10 @@ void report_session(const struct connection *connection)
 	if (sends || connection->outstanding_receives)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed", sends,
 			    connection->outstanding_receives);
-	if (connection->status == STATUS_SUCCESS && options->check && options->role == ROLE_SERVER)
+	if (connection->outcome.status == STATUS_SUCCESS && options->check &&
+	    options->role == ROLE_SERVER)
 		print_check(connection);
-	if (connection->status != STATUS_SUCCESS)
+	if (connection->outcome.status != STATUS_SUCCESS)
 		print_warning(log->console, "%s%s: %s", log->prefix, connection->peer.text,
-			      connection->cause);
+			      connection->outcome.cause);
 }

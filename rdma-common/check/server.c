@@ -87,12 +87,12 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		.peer_operated =
 			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,
 		.verified = protocol_verified(protocol),
-		.accepted =
-			protocol->remote == REMOTE_VERDICT && protocol->verdict == STATUS_SUCCESS,
+		.accepted = protocol->remote == REMOTE_VERDICT &&
+			    protocol->verdict.status == STATUS_SUCCESS,
+		.end = connection->outcome,
 		.elapsed = elapsed(connection),
 		.rates = rates_of(connection),
 	};
-	failure_set(&outcome->end, connection->status, "%s", connection->cause);
 	snprintf(outcome->peer, sizeof(outcome->peer), "%s", connection->peer.text);
 	count_packets(probe, connection);
 	if (connection->figures.latency)
@@ -108,7 +108,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 	if (probe->outcome_count > 1) {
 		enum status worst = probe->outcome->end.status;
 
-		if (worse_status(worst, connection->status) == worst)
+		if (worse_status(worst, connection->outcome.status) == worst)
 			return;
 	}
 	probe->outcome = outcome;

@@ -320,13 +320,12 @@ static void run_one(struct probe *probe)
 	struct rdma_cm_id id = { .verbs = turn->port ? &verbs : NULL };
 	struct counting counting = { .before = path.counters[0], .after = path.counters[1] };
 	struct connection connection = {
-		.status = turn->status,
 		.protocol = { .connected = turn->connected,
 			      .verifying = true,
 			      .gave_up = turn->gave_up,
 			      .local = turn->local,
 			      .remote = turn->remote,
-			      .verdict = turn->verdict },
+			      .verdict.status = turn->verdict },
 		.transfer = { .source.advertised_end = true,
 			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
 		.rejected = turn->rejected,
@@ -352,7 +351,7 @@ static void run_one(struct probe *probe)
 	probe->begun -= turn->milliseconds;
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
 	snprintf(connection.agreement.peer.device, HELLO_DEVICE_SIZE, "%s", path.device);
-	snprintf(connection.cause, sizeof(connection.cause), "cause %d", turn->status);
+	failure_set(&connection.outcome, turn->status, "cause %d", turn->status);
 	probe_take(probe, &connection);
 	probe->reached |= turn->connected || turn->hello_kind != HELLO_ABSENT;
 }

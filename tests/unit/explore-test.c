@@ -113,6 +113,7 @@ enum fault {
 	violation(VIOLATION_ENDLESS, "an event made no progress towards the end") \
 	violation(VIOLATION_FALSE_SUCCESS, "success is reported for a wrong or missing payload") \
 	violation(VIOLATION_FALSE_FAILURE, "the outcome is wrong, without a fault") \
+	violation(VIOLATION_OTHER_CAUSE, "the text explains another status") \
 	violation(VIOLATION_DISCONNECTED_EARLY, "disconnected while the peer was operating") \
 	violation(VIOLATION_DONE_EARLY, "MSG_DONE arrived before the end of the operation")
 #define NAME(name, text) name,
@@ -454,6 +455,8 @@ static void judge_ending(const struct world *world, enum role role)
 		violate(VIOLATION_FALSE_SUCCESS);
 	else if (!world->faults && !is_due(world, role, status))
 		violate(VIOLATION_FALSE_FAILURE);
+	else if (!causes_fit(&world->sides[role].protocol))
+		violate(VIOLATION_OTHER_CAUSE);
 }
 
 #define POSTS (ACTION_SEND_MR | ACTION_POST_OPERATION | ACTION_SEND_DONE | ACTION_SEND_VERDICT)
@@ -516,6 +519,8 @@ static void feed(struct world *world, enum role role, struct event event)
 		perform(world, role, step.actions);
 		again = refused || is_drained(side);
 		event.type = refused ? EVENT_SEND_REFUSED : EVENT_DRAINED;
+		event.status = STATUS_SUCCESS;
+		event.cause = cause_of(event.type, event.status);
 	} while (again && exploration.violation == VIOLATION_NONE);
 }
 
@@ -559,7 +564,7 @@ static void feed_tutorial(struct world *world, enum role role, struct event even
 /* Apply an event of one side to `world`, a copy of the current world, and add the result. */
 static void happen(struct world *world, enum role role, enum event_type type, enum status status)
 {
-	struct event event = { .type = type, .status = status };
+	struct event event = { type, status, cause_of(type, status) };
 
 	if (setting.tutorial[role])
 		feed_tutorial(world, role, event);
@@ -629,7 +634,7 @@ static void succeed(struct world *world, enum role role, enum request request)
 		return;
 	}
 	if (is_drained(&world->sides[role]))
-		feed(world, role, (struct event){ EVENT_DRAINED, STATUS_SUCCESS });
+		feed(world, role, (struct event){ .type = EVENT_DRAINED });
 	exploration.goes_on = true;
 	arrive(world, (struct label){ (uint8_t)role, OCCURRENCE_COMPLETED, 0, 0 });
 }
@@ -1013,7 +1018,7 @@ static void mistake(enum fault fault, struct protocol *protocol, struct event *e
 static void disconnect_early(struct step *step)
 {
 	step->protocol.phase = PHASE_CLOSING;
-	step->protocol.status = STATUS_PEER_LOST; /* replaced when the session ends */
+	step->protocol.result.status = STATUS_PEER_LOST; /* replaced when the session ends */
 	step->actions |= ACTION_DISCONNECT;
 }
 
@@ -1029,13 +1034,13 @@ static void spoil(enum fault fault, const struct protocol *before, struct step *
 		disconnect_early(step);
 	if (fault == FAULT_DISCONNECTS_DONE && exchanging && after->local == LOCAL_DONE_SENT)
 		disconnect_early(step);
-	if (fault == FAULT_HOPES && finished && after->status == STATUS_PEER_LOST &&
+	if (fault == FAULT_HOPES && finished && after->result.status == STATUS_PEER_LOST &&
 	    after->local >= LOCAL_DONE_SENT)
-		after->status = STATUS_SUCCESS;
+		after->result.status = STATUS_SUCCESS;
 	if (fault == FAULT_NEVER_DISCONNECTS)
 		step->actions &= ~(unsigned int)ACTION_DISCONNECT;
 	if (fault == FAULT_FORGIVES && finished && before->gave_up)
-		after->status = STATUS_SUCCESS;
+		after->result.status = STATUS_SUCCESS;
 }
 
 static struct step take_step(enum fault fault, struct protocol protocol, struct event event)

@@ -11,25 +11,48 @@
 
 /* clang-format off */
 #define PROTOCOL_MEMBERS(member) \
-	member(phase) member(local) member(remote) member(done_posted) member(gave_up) member(connected) member(disconnected) \
-	member(drained) member(overdue) member(post_failed) member(lingers) member(check) member(verdict) member(status)
+	member(phase, phase) member(local, local) member(remote, remote) member(done_posted, done_posted) \
+	member(gave_up, gave_up) member(connected, connected) member(disconnected, disconnected) member(drained, drained) \
+	member(overdue, overdue) member(post_failed, post_failed) member(lingers, lingers) member(post_cause, post_cause) \
+	member(check, check.status) member(check_cause, check.cause) \
+	member(verdict, verdict.status) member(verdict_cause, verdict.cause) \
+	member(status, result.status) member(cause, result.cause)
 /* clang-format on */
 
 struct protocol_bytes {
-#define PROTOCOL_BYTE(name) uint8_t name;
+#define PROTOCOL_BYTE(name, member) uint8_t name;
 	PROTOCOL_MEMBERS(PROTOCOL_BYTE)
 };
 
 static void protocol_pack(struct protocol_bytes *bytes, const struct protocol *protocol)
 {
-#define PROTOCOL_PACK(name) bytes->name = (uint8_t)protocol->name;
+#define PROTOCOL_PACK(name, member) bytes->name = (uint8_t)protocol->member;
 	PROTOCOL_MEMBERS(PROTOCOL_PACK)
 }
 
 static void protocol_unpack(const struct protocol_bytes *bytes, struct protocol *protocol)
 {
-#define PROTOCOL_UNPACK(name) protocol->name = bytes->name;
+#define PROTOCOL_UNPACK(name, member) protocol->member = bytes->name;
 	PROTOCOL_MEMBERS(PROTOCOL_UNPACK)
+}
+
+/*
+ * Return the cause of an event in the tests: the number of the status that the cause explains. So a
+ * result whose cause is another number has lost the text that explains it.
+ */
+static inline unsigned int cause_of(enum event_type type, enum status status)
+{
+	if (type == EVENT_SEND_REFUSED || type == EVENT_RECEIVE_REFUSED)
+		return STATUS_LOCAL_FAILURE;
+	return type == EVENT_DEADLINE ? STATUS_TIMED_OUT : status;
+}
+
+/* Return true if the cause of each result explains the status of that result, or there is none. */
+static inline bool causes_fit(const struct protocol_bytes *bytes)
+{
+	return (bytes->cause == 0 || bytes->cause == bytes->status) &&
+	       (bytes->check_cause == 0 || bytes->check_cause == bytes->check) &&
+	       (bytes->verdict_cause == 0 || bytes->verdict_cause == bytes->verdict);
 }
 
 #endif

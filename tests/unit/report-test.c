@@ -384,7 +384,7 @@ static void set_measurements(void)
 					      .port = "7",
 					      .text = "192.0.2.1 port 7" };
 	connection->one_way = true;
-	snprintf(connection->cause, sizeof(connection->cause), "it \"failed\"");
+	snprintf(connection->outcome.cause, sizeof(connection->outcome.cause), "it \"failed\"");
 	connection->limits.transport = "RoCE";
 	connection->limits.depth = 3;
 	connection->tos = 104;
@@ -501,10 +501,10 @@ TEST(end_of_a_session_reports_disconnect_unfinished_requests_and_failure)
 	connection->protocol.disconnected = false;
 	connection->outstanding_messages = 0;
 	connection->outstanding_receives = 6;
-	connection->status = STATUS_TOO_SLOW;
+	connection->outcome.status = STATUS_TOO_SLOW;
 	report_session(connection);
 	connection->outstanding_receives = 0;
-	connection->status = STATUS_SUCCESS;
+	connection->outcome.status = STATUS_SUCCESS;
 	report_session(connection);
 	assert_printed("[42] peer disconnected.\n",
 		       "[42] 5 sends and 0 receives never completed\n"
@@ -547,7 +547,7 @@ TEST(server_prints_one_status_line_for_a_successful_session_of_a_check)
 		connection->agreement.peer =
 			(struct hello){ .flags = cases[i].flags, .length = cases[i].length };
 		connection->outstanding_messages = 0;
-		connection->status = cases[i].status;
+		connection->outcome.status = cases[i].status;
 		report_session(connection);
 		if (cases[i].expected)
 			snprintf(expected, sizeof(expected), "[3] check from 192.0.2.1: %s",
@@ -604,7 +604,7 @@ TEST(json_distinguishes_received_from_verified_bytes)
 	} cases[] = {
 		/* clang-format off */
 		{ { .local = LOCAL_VERIFIED, .verifying = true }, 1572865, "1572864, \"verified\": true, \"verified_bytes\": 154," },
-		{ { .local = LOCAL_VERIFIED, .verifying = true, .check = STATUS_CONTENTS_WRONG }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
+		{ { .local = LOCAL_VERIFIED, .verifying = true, .check.status = STATUS_CONTENTS_WRONG }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
 		{ { .local = LOCAL_VERIFIED }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
 		{ { .local = LOCAL_VERIFIED, .verifying = true, .gave_up = true }, 77, "0, \"verified\": false, \"verified_bytes\": 0," },
 		{ { .local = LOCAL_VERIFYING, .verifying = true }, 77, "0, \"verified\": false, \"verified_bytes\": 0," },
