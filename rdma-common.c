@@ -995,13 +995,13 @@ static void handle_failed_completion(struct connection *connection, const struct
 	if (!receive) /* flushed receives are too many to trace */
 		print_trace(&connection->log, "%s: %s", name,
 			    ibv_wc_status_str(completion->status));
-	if (connection_has_broken(completion, connection->limits.iwarp))
-		connection_handle(connection, EVENT_FLUSHED, STATUS_SUCCESS);
-	else
+	if (!connection_has_broken(completion, connection->limits.iwarp))
 		connection_fail(connection, status,
 				"%s%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", meaning,
 				name, ibv_wc_status_str(completion->status), completion->status,
 				completion->vendor_err);
+	else if (flush_matters(&connection->protocol))
+		connection_handle(connection, EVENT_FLUSHED, STATUS_SUCCESS);
 }
 
 /*

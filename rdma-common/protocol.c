@@ -137,6 +137,12 @@ static bool waits_for_explanation(const struct protocol *protocol)
 	return protocol->phase == PHASE_CLOSING && protocol->post_failed && !protocol->overdue;
 }
 
+bool flush_matters(const struct protocol *protocol)
+{
+	return protocol->phase == PHASE_EXCHANGING || protocol->lingers ||
+	       waits_for_explanation(protocol);
+}
+
 /*
  * Return true if `status` is a reason to close. The first reason is. Later only STATUS_PEER_LOST is
  * replaced: by STATUS_CONTENTS_WRONG (a late completion may show that the peer broke the protocol)

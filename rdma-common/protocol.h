@@ -137,6 +137,12 @@ struct protocol protocol_start(enum role role, enum operation operation);
  */
 struct step protocol_step(struct protocol protocol, struct event event);
 
+/*
+ * Return true if EVENT_FLUSHED can change the state. Most requests are flushed while closing, when
+ * it cannot: 32 receives in each session.
+ */
+bool flush_matters(const struct protocol *protocol);
+
 /* Return true if the text with this number explains, or may still explain, how the session ends. */
 bool needs_cause(const struct protocol *protocol, unsigned int cause);
 

@@ -608,6 +608,18 @@ static void watch_causes(const struct occasion *occasion)
 		REQUIRE(after->result.cause == STATUS_LOCAL_FAILURE);
 }
 
+/* Check that a flush that does not matter changes nothing. */
+static void watch_flushes(const struct occasion *occasion)
+{
+	struct protocol_bytes before, after;
+
+	if (occasion->event.type != EVENT_FLUSHED || flush_matters(&occasion->before))
+		return;
+	protocol_pack(&before, &occasion->before);
+	protocol_pack(&after, &occasion->after);
+	REQUIRE(occasion->actions == 0 && !memcmp(&before, &after, sizeof(before)));
+}
+
 static void watch(const struct occasion *occasion)
 {
 	struct world *world = occasion->world;
@@ -619,6 +631,7 @@ static void watch(const struct occasion *occasion)
 	watch_findings(occasion);
 	watch_outcome(occasion);
 	watch_causes(occasion);
+	watch_flushes(occasion);
 	world->asked |= occasion->after.local == LOCAL_VERIFYING;
 	world->deadlines = occasion->event.type == EVENT_DEADLINE ? world->deadlines + 1 : 0;
 	if (world->deadlines >= 3)
