@@ -687,7 +687,7 @@ enum status engine_open(struct engine *engine)
 	status = process_open(&engine->process);
 	if (status != STATUS_SUCCESS)
 		return status;
-	engine->regions.budget = memory_budget("");
+	engine->regions.budget = memory_budget();
 	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little for arenas of their own */
 	engine->processors = usable_processors();
 	return STATUS_SUCCESS;

@@ -103,18 +103,27 @@ uint64_t memory_cgroup_limit(const char *root)
 /* All sessions together may use 1/MEMORY_PARTS of the memory. */
 #define MEMORY_PARTS 4
 
-struct memory_budget memory_budget(const char *root)
+struct memory_budget memory_budget(void)
 {
 	struct lock_limit lock = memory_lock_limit();
-	uint64_t machine = UINT64_MAX, cgroup = memory_cgroup_limit(root);
+	uint64_t machine = UINT64_MAX;
 	struct sysinfo about;
 
 	if (!sysinfo(&about))
 		machine = (uint64_t)about.totalram * about.mem_unit;
 	return (struct memory_budget){
-		.total = (cgroup < machine ? cgroup : machine) / MEMORY_PARTS,
-		.source = cgroup < machine ? "the memory limit of this cgroup"
-					   : "this machine's memory",
+		.total = machine / MEMORY_PARTS,
+		.source = "this machine's memory",
 		.locked = lock.applies ? lock.bytes : UINT64_MAX,
 	};
+}
+
+void memory_apply_cgroups(struct memory_budget *budget, const char *root)
+{
+	uint64_t total = memory_cgroup_limit(root) / MEMORY_PARTS;
+
+	if (total >= budget->total)
+		return;
+	budget->total = total;
+	budget->source = "the memory limit of this cgroup";
 }

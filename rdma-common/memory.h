@@ -47,14 +47,20 @@ uint64_t memory_cgroup_limit(const char *root);
 
 /* Memory for all sessions of this process. */
 struct memory_budget {
-	uint64_t total; /* bytes for sessions: a quarter of the machine's memory or, if lower, of
-			   the smallest memory limit of the process's cgroups */
+	uint64_t total; /* bytes for sessions: a quarter of the memory that this process may use */
 	const char *source; /* the name of that memory for messages; static */
 	uint64_t locked;    /* bytes that may be registered: struct lock_limit if it applies, else
 			       UINT64_MAX */
 };
 
-/* Read the budget. For `root` see cgroup_visit(). A file that cannot be read imposes no limit. */
-struct memory_budget memory_budget(const char *root);
+/* Read the budget that the machine's memory and RLIMIT_MEMLOCK allow. */
+struct memory_budget memory_budget(void);
+
+/*
+ * Lower the budget to a quarter of the smallest memory limit of the process's cgroups. That takes
+ * dozens of system calls. A file that cannot be read imposes no limit. For `root` see
+ * cgroup_visit().
+ */
+void memory_apply_cgroups(struct memory_budget *budget, const char *root);
 
 #endif

@@ -37,6 +37,11 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 }
 
 /*
+ * Maximum length of a ring, and length down to which it is halved if memory is scarce, in bytes.
+ */
+#define RING_SIZE ((uint64_t)8 << 20)
+#define RING_PAGE ((uint64_t)4096)
+/*
  * Bytes of a session's memory besides its regions: the stacks of its thread, its state, and about
  * 50 KiB in the kernel over Soft-RoCE. A stuck helper counts as much. Buffers of helpers use memory
  * outside the budget.
@@ -120,19 +125,29 @@ static enum status region_create(const struct region_owner *owner, struct region
 	return STATUS_SUCCESS;
 }
 
+/*
+ * Respect the memory limits of the cgroups, except for a session that is alone and whose ring of
+ * `length` bytes is a page at most: reading them takes longer than the rest of its setup.
+ */
+static void consider_cgroups(const struct region_owner *owner, uint64_t length)
+{
+	struct region_account *account = owner->account;
+
+	if (account->cgroups_read || (length <= RING_PAGE && owner->sessions <= 1))
+		return;
+	account->cgroups_read = true;
+	memory_apply_cgroups(&account->budget, "");
+}
+
 enum status register_control(const struct region_owner *owner, struct region *region,
 			     struct failure *failure)
 {
+	consider_cgroups(owner, 0);
 	return region_create(owner, region, SLOTS * SLOT_SIZE, IBV_ACCESS_LOCAL_WRITE, failure);
 }
 
 /* ---- Rings ---- */
 
-/*
- * Maximum length of a ring, and length down to which it is halved if memory is scarce, in bytes.
- */
-#define RING_SIZE ((uint64_t)8 << 20)
-#define RING_PAGE ((uint64_t)4096)
 /*
  * A program with several sessions first sets aside memory for SESSIONS_TO_COME more sessions, each
  * with SESSION_LEAST bytes of regions; of locked_left(), at most half. A ring gets at most
@@ -178,9 +193,11 @@ static enum status ring_create(const struct region_owner *owner, struct region *
 			       struct stream_plan *plan, unsigned int rings, unsigned int access,
 			       struct failure *failure)
 {
-	uint64_t length = transfer_stream_length(plan), size = ring_share(owner, rings);
+	uint64_t length = transfer_stream_length(plan), size;
 	enum status status;
 
+	consider_cgroups(owner, length);
+	size = ring_share(owner, rings);
 	if (size > length)
 		size = length;
 	for (;;) {

@@ -42,6 +42,7 @@ _Static_assert(SLOTS *SLOT_SIZE <= 4096,
 /* The memory of all regions of a program. */
 struct region_account {
 	struct memory_budget budget;
+	bool cgroups_read; /* the budget respects the memory limits of the cgroups */
 	/*
 	 * Bytes of all regions, in whole pages. A region that cannot be deregistered counts
 	 * forever.

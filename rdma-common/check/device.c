@@ -168,6 +168,17 @@ static int try_to_register(const struct devices *devices, struct ibv_context *ve
 	return error;
 }
 
+/* Return true if the limit is modest, and lower than what all sessions of a program may use. */
+static bool is_below_budget(const struct lock_limit *lock)
+{
+	struct memory_budget budget = memory_budget();
+
+	if (lock->bytes >= MODEST_LOCKED_MEMORY)
+		return false;
+	memory_apply_cgroups(&budget, "");
+	return lock->bytes < budget.total;
+}
+
 void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), needed = SESSION_PAGES * page;
@@ -178,7 +189,7 @@ void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
 	if (devices->memory_error)
 		devices->lock_limited = lock.bytes < needed && (devices->memory_error == ENOMEM ||
 								devices->memory_error == EPERM);
-	else if (lock.bytes < MODEST_LOCKED_MEMORY && lock.bytes < memory_budget("").total)
+	else if (is_below_budget(&lock))
 		devices->lock_limited =
 			try_to_register(devices, verbs, (size_t)lock.bytes + page) != 0;
 	else

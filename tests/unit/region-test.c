@@ -96,12 +96,12 @@ TEST(the_budget_is_a_quarter_of_the_memory_and_has_the_lock_limit)
 		limit = (struct rlimit){ 4096, before.rlim_max };
 		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
 		if (allow_locking(true)) { /* fails for an ordinary user */
-			assert_true(memory_budget(folder).locked == UINT64_MAX);
+			assert_true(memory_budget().locked == UINT64_MAX);
 			assert_int_equal(memory_lock_limit().bytes, 4096);
 			assert_false(memory_lock_limit().applies);
 		}
 		assert_true(allow_locking(false));
-		budget = memory_budget(folder);
+		budget = memory_budget();
 		assert_true(budget.total == (hides ? UINT64_MAX / 4 : quarter));
 		assert_string_equal(budget.source, "this machine's memory");
 		assert_int_equal(budget.locked, 4096);
@@ -109,7 +109,7 @@ TEST(the_budget_is_a_quarter_of_the_memory_and_has_the_lock_limit)
 		assert_true(memory_lock_limit().applies);
 		limit.rlim_cur = limit.rlim_max;
 		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-		assert_true(memory_budget(folder).locked == limit.rlim_max);
+		assert_true(memory_budget().locked == limit.rlim_max);
 		assert_int_equal(memory_lock_limit().applies, limit.rlim_max != RLIM_INFINITY);
 	}
 	hides_its_memory = false;
@@ -119,18 +119,19 @@ TEST(the_budget_is_a_quarter_of_the_memory_and_has_the_lock_limit)
 
 TEST(the_budget_is_a_quarter_of_a_smaller_cgroup_limit)
 {
-	struct memory_budget machine = memory_budget(folder), budget;
+	struct memory_budget machine = memory_budget(), budget = machine;
 	char text[32];
 
 	put("proc/self/cgroup", "0::/a\n");
 	put("proc/self/mountinfo", "30 25 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
 	put("cg/a/memory.max", "209715200\n");
-	budget = memory_budget(folder);
+	memory_apply_cgroups(&budget, folder);
 	assert_int_equal(budget.total, 209715200 / 4);
 	assert_string_equal(budget.source, "the memory limit of this cgroup");
+	budget = machine;
 	snprintf(text, sizeof(text), "%ju\n", (uintmax_t)machine.total * 4 + 4096);
 	put("cg/a/memory.max", text);
-	budget = memory_budget(folder);
+	memory_apply_cgroups(&budget, folder);
 	assert_true(budget.total == machine.total);
 	assert_string_equal(budget.source, "this machine's memory");
 	empty_folder(NULL);
@@ -151,7 +152,7 @@ TEST(the_lock_limit_applies_in_a_user_namespace)
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
 	child = fork();
 	if (child == 0)
-		_exit(unshare(CLONE_NEWUSER) ? 77 : memory_budget("").locked != 4096);
+		_exit(unshare(CLONE_NEWUSER) ? 77 : memory_budget().locked != 4096);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 	assert_true(WIFEXITED(status));
@@ -230,7 +231,7 @@ static int reset(UNUSED void **state)
 	console_init(&console, options.json);
 	session_log = (struct log){ .console = &console, .options = &options };
 	memset(&limits, 0, sizeof(limits));
-	account = (struct region_account){ .budget = without_limit };
+	account = (struct region_account){ .budget = without_limit, .cgroups_read = true };
 	owner = (struct region_owner){
 		.account = &account,
 		.options = &options,
@@ -306,6 +307,28 @@ TEST(a_ring_has_the_length_of_its_stream_and_at_most_8_mib)
 	assert_int_equal(kernel.calls, 0); /* a stream that is not present has no ring */
 	assert_null(outgoing.memory);
 	assert_null(incoming.memory);
+}
+
+TEST(cgroups_are_read_once_a_session_needs_more_than_a_page_or_is_not_alone)
+{
+	static const struct {
+		unsigned int sessions;
+		uint64_t length;
+		bool read;
+	} cases[] = { { 1, 1, false }, { 1, PAGE, false }, { 1, PAGE + 1, true }, { 2, 1, true } };
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct stream_plan plan = plan_of(cases[i].length, 1);
+
+		account.cgroups_read = false;
+		owner.sessions = cases[i].sessions;
+		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
+		assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
+				 STATUS_SUCCESS);
+		assert_int_equal(account.cgroups_read, cases[i].read);
+		region_destroy(&owner, &incoming);
+		region_destroy(&owner, &control);
+	}
 }
 
 TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
