@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# 'make' builds the two programs. It needs a C compiler, pkg-config, libibverbs, librdmacm, libxxhash and json-c.
+# 'make' builds the two programs. It needs a C compiler, pkg-config, libibverbs, librdmacm, libxxhash, json-c and
+# libnl-3.
 # Targets that need more packages (deb, check, demo, lab, lint, ...) install them first, on Debian.
 
 PREFIX ?= /usr/local
@@ -11,13 +12,14 @@ MODULES = rdma-common.c $(wildcard rdma-common/*.c)
 # The modules of --check, which are linked into the client only.
 CHECK = $(wildcard rdma-common/check/*.c)
 SOURCES = $(MODULES) $(CHECK) rdma-client.c rdma-server.c
-PACKAGES = libibverbs librdmacm libxxhash json-c
+PACKAGES = libibverbs librdmacm libxxhash json-c libnl-3.0
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wformat=2 -Wundef -Wpointer-arith -Wcast-qual \
 	-Wwrite-strings -Wvla
 # Support files of more than 2 GiB on 32-bit machines.
 DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
-COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(DEFINES) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
+HEADER_FLAGS = $(shell pkg-config --cflags $(PACKAGES))
+COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(DEFINES) $(HEADER_FLAGS) $(CPPFLAGS) $(CFLAGS)
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS) ## build the two programs
@@ -71,7 +73,7 @@ SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 SANITIZE_fuzz = $(SANITIZE_asan) -fsanitize=fuzzer-no-link
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%)) $(DECODERS:%=build/asan/%)
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
-# Tests that give decoders exactly the bytes of a message, so that a sanitizer notices any read past the end.
+# Tests of decoders: a sanitizer notices any read past the end of a message, and memory that is not freed.
 DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
 UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
@@ -216,12 +218,12 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 	tests/setup build check check-all lint
 	clang-format --dry-run --Werror $(C_FILES)
 	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc clang; do \
-		$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null {}; \
+		$$compiler $(DIALECT) $(WARNINGS) $(HEADER_FLAGS) -Werror -O2 -I. -c -o /dev/null {}; \
 	done'
-	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT)
+	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT) $(HEADER_FLAGS)
 	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
 		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
-		--suppress=missingIncludeSystem $(SOURCES) $(LESSON_FILES)
+		$(filter -I%,$(HEADER_FLAGS)) --suppress=missingIncludeSystem $(SOURCES) $(LESSON_FILES)
 	tests/documents lessons
 	shellcheck $(SCRIPTS)
 	$(MAKE) --no-print-directory all
@@ -229,14 +231,14 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 
 # Build without optimization, with link-time optimization and with the strictest _FORTIFY_SOURCE; run gcc's analyzer.
 FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
-ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
+ANALYZE = gcc $(DIALECT) $(HEADER_FLAGS) -O2 -fanalyzer -Werror -c -o /dev/null
 
 compilers: ## build with gcc and clang with other options, and run the analyzer of gcc
 	tests/setup build check-all
 	@mkdir -p build/compilers
 	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) $(LESSON_FILES:.c=); do \
 		case $$program in tests/*) modules= ;; rdma-client) modules="$(MODULES) $(CHECK)" ;; *) modules="$(MODULES)" ;; esac; \
-		$$compiler $(DIALECT) $(WARNINGS) -Werror $$flags -o build/compilers/$${program##*/} $$program.c $$modules \
+		$$compiler $(DIALECT) $(WARNINGS) $(HEADER_FLAGS) -Werror $$flags -o build/compilers/$${program##*/} $$program.c $$modules \
 			$(LIBRARIES) || exit 1; \
 	done; done; done
 	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}

@@ -440,7 +440,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	END
 	)" ]
 	[ "$(build/deb/tree/usr/bin/rdma-server --version)" = "rdma-server $(release)" ]
-	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5; do
+	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5 libnl-3-200; do
 		dpkg-deb -f "$package" Depends | grep -Eq "(^|, )$library \(>= "
 	done
 	sed '/\/man\//s/$/.gz/; s/site-functions/vendor-completions/' <(installed /usr) - >"$BATS_TEST_TMPDIR/expected" <<-END
@@ -479,7 +479,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	[ "$(rpm -qp --qf '%{NAME} %{VERSION} %{LICENSE} %{CHANGELOGNAME}' "$package")" = \
 		"rdma-pair $(release) MIT Pat Maintainer <pat@debian.org> - $(release)-1" ]
 	rpm -qp --changelog "$package" | grep -q '^- '
-	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5; do
+	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5 libnl-3.so.200; do
 		rpm -qp --requires "$package" | grep -qF "$library("
 	done
 	sort - <(installed /usr) >"$BATS_TEST_TMPDIR/expected" <<-END

@@ -3,6 +3,7 @@
 
 #include <linux/dcbnl.h>
 #include <linux/rtnetlink.h>
+#include <string.h>
 
 #include "../sysfs.h"
 
@@ -10,14 +11,19 @@
  * Return the highest priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives
  * to a protocol of this selector; -1: none.
  */
-static int decode_rule(struct span table, uint8_t selector, unsigned int protocol)
+static int decode_rule(const struct nlattr *table, uint8_t selector, unsigned int protocol)
 {
+	const struct nlattr *entry;
 	struct dcb_app app;
-	int priority = -1;
+	int priority = -1, rest;
 
-	while (netlink_copy(netlink_next(&table, DCB_ATTR_IEEE_APP), &app, sizeof(app))) {
-		if (app.selector == selector && app.protocol == protocol &&
-		    app.priority < IEEE_8021QAZ_MAX_TCS && app.priority > priority)
+	if (!table)
+		return -1;
+	nla_for_each_nested (entry, table, rest) {
+		if (nla_type(entry) == DCB_ATTR_IEEE_APP &&
+		    netlink_copy(entry, &app, sizeof(app)) && app.selector == selector &&
+		    app.protocol == protocol && app.priority < IEEE_8021QAZ_MAX_TCS &&
+		    app.priority > priority)
 			priority = app.priority;
 	}
 	return priority;
@@ -27,7 +33,7 @@ static int decode_rule(struct span table, uint8_t selector, unsigned int protoco
  * Return the priority of RoCE packets with this DSCP; -1: none. If no rule names it, the rules for
  * RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
  */
-static int decode_priority(struct span table, unsigned int dscp)
+static int decode_priority(const struct nlattr *table, unsigned int dscp)
 {
 	int priority = decode_rule(table, IEEE_8021QAZ_APP_SEL_DSCP, dscp);
 
@@ -38,16 +44,17 @@ static int decode_priority(struct span table, unsigned int dscp)
 	return priority < 0 ? decode_rule(table, IEEE_8021QAZ_APP_SEL_ETHERTYPE, 0) : priority;
 }
 
-void congestion_take_dcb(void *context, struct netlink_message message)
+int congestion_take_dcb(struct nl_msg *message, void *context)
 {
-	struct span ieee = netlink_find(message.attributes, DCB_ATTR_IEEE);
+	struct nlattr *ieee = netlink_find(message, sizeof(struct dcbmsg), DCB_ATTR_IEEE);
 	struct congestion *congestion = context;
 	struct ieee_pfc pfc;
 
-	if (netlink_copy(netlink_find(ieee, DCB_ATTR_IEEE_PFC), &pfc, sizeof(pfc)))
+	if (netlink_copy(netlink_find_within(ieee, DCB_ATTR_IEEE_PFC), &pfc, sizeof(pfc)))
 		congestion->pfc = pfc.pfc_en;
-	congestion->priority =
-		decode_priority(netlink_find(ieee, DCB_ATTR_IEEE_APP_TABLE), congestion->dscp);
+	congestion->priority = decode_priority(netlink_find_within(ieee, DCB_ATTR_IEEE_APP_TABLE),
+					       congestion->dscp);
+	return NL_OK;
 }
 
 /*
@@ -117,11 +124,11 @@ bool congestion_text(const struct congestion *congestion, struct strbuf *buf)
 bool congestion_describe(const char *interface, unsigned int tos, struct strbuf *buf)
 {
 	const struct dcbmsg body = { .cmd = DCB_CMD_IEEE_GET };
-	struct netlink_request request = netlink_make_request(RTM_GETDCB, 0, &body, sizeof(body));
+	struct nl_msg *request = netlink_make_request(RTM_GETDCB, 0, &body, sizeof(body));
 	struct congestion congestion = { tos >> 2, -1, -1, read_ecn(interface) };
 
-	netlink_add_name(&request, DCB_ATTR_IFNAME, interface);
-	netlink_ask(NETLINK_ROUTE, &request, RTM_GETDCB, congestion_take_dcb, &congestion);
+	netlink_add(request, DCB_ATTR_IFNAME, interface, strlen(interface) + 1);
+	netlink_ask(NETLINK_ROUTE, request, congestion_take_dcb, &congestion);
 	return congestion_text(&congestion, buf);
 }
 

@@ -37,9 +37,9 @@ struct congestion {
 
 /*
  * Store `priority` and, if reported, `pfc` from the kernel's answer in `congestion`, a struct
- * congestion whose `dscp` is set.
+ * congestion whose `dscp` is set. Return NL_OK.
  */
-void congestion_take_dcb(void *congestion, struct netlink_message message);
+int congestion_take_dcb(struct nl_msg *message, void *congestion);
 
 /* Append the state to `buf`, and return the same as congestion_describe(). */
 bool congestion_text(const struct congestion *congestion, struct strbuf *buf);

@@ -91,101 +91,115 @@ static bool is_known(const struct evidence *evidence, enum fact fact)
 /* ---- Network interfaces, routes and neighbours ---- */
 
 /* Return the text of an attribute, which ends with a zero; `other` if it is missing. */
-static const char *text_of(struct span text, const char *other)
+static const char *text_of(const struct nlattr *text, const char *other)
 {
-	return text.size > 0 ? (const char *)text.bytes : other;
+	return text ? nla_get_string(text) : other;
 }
 
 /* Return an address of 4 or 16 bytes as text, in `text`; empty: it has another size. */
-static const char *address_of(struct span raw, char text[INET6_ADDRSTRLEN])
+static const char *address_of(const struct nlattr *raw, char text[INET6_ADDRSTRLEN])
 {
+	int size = raw ? nla_len(raw) : 0;
+
 	text[0] = '\0';
-	if (raw.size == 4 || raw.size == 16)
-		inet_ntop(raw.size == 4 ? AF_INET : AF_INET6, raw.bytes, text, INET6_ADDRSTRLEN);
+	if (size == 4 || size == 16)
+		inet_ntop(size == 4 ? AF_INET : AF_INET6, nla_data(raw), text, INET6_ADDRSTRLEN);
 	return text;
 }
 
-/*
- * Call `function` with the kernel's message, whose body has `size` bytes, about each object of a
- * kind.
- */
-static void dump_all(struct evidence *evidence, int request_type, int type, size_t size,
-		     netlink_function function)
+/* Call `function` with the kernel's message about each object. The request has `size` bytes. */
+static void dump_all(struct evidence *evidence, int type, size_t size, nl_recvmsg_msg_cb_t function)
 {
-	const struct ifinfomsg all = { 0 }; /* no caller's body is longer */
-	struct netlink_request request = netlink_make_request(request_type, NLM_F_DUMP, &all, size);
+	const struct ifinfomsg all = { 0 }; /* no caller's request is longer */
 
-	netlink_ask(NETLINK_ROUTE, &request, type, function, evidence);
+	netlink_ask(NETLINK_ROUTE, netlink_make_request(type, NLM_F_DUMP, &all, size), function,
+		    evidence);
 }
 
 /* Set the facts vrf, gid_kind and route_kind, if they are about this network interface. */
-static void examine_link(void *evidence, struct netlink_message message)
+static int examine_link(struct nl_msg *message, void *evidence)
 {
-	const char *name = text_of(netlink_find(message.attributes, IFLA_IFNAME), "");
-	struct span link_info = netlink_find(message.attributes, IFLA_LINKINFO);
-	const char *kind = text_of(netlink_find(link_info, IFLA_INFO_KIND), "plain");
-	const struct ifinfomsg *link = message.body;
+	const struct ifinfomsg *link = nlmsg_data(nlmsg_hdr(message));
+	const char *name = text_of(netlink_find(message, sizeof(*link), IFLA_IFNAME), "");
+	struct nlattr *link_info = netlink_find(message, sizeof(*link), IFLA_LINKINFO);
+	const char *kind = text_of(netlink_find_within(link_info, IFLA_INFO_KIND), "plain");
 
 	if (!strcmp(kind, "vrf"))
 		evidence_set(evidence, FACT_vrf, name);
 	if (evidence_is(evidence, FACT_gid_interface, name))
 		evidence_set(evidence, FACT_gid_kind, kind);
 	if (!evidence_is(evidence, FACT_route_interface, name))
-		return;
+		return NL_OK;
 	/* rdma_cm of Linux 6.1 resolves no address over another type, such as a tunnel */
 	evidence_set(evidence, FACT_route_kind,
 		     link->ifi_type == ARPHRD_ETHER        ? "ethernet"
 		     : link->ifi_type == ARPHRD_INFINIBAND ? "infiniband"
 		     : link->ifi_type == ARPHRD_LOOPBACK   ? "loopback"
 							   : kind);
+	return NL_OK;
 }
 
-static void examine_route(void *evidence, struct netlink_message message)
+static int examine_route(struct nl_msg *message, void *evidence)
 {
-	struct span gateway = netlink_find(message.attributes, RTA_GATEWAY);
-	const struct rtmsg *route = message.body;
+	const struct rtmsg *route = nlmsg_data(nlmsg_hdr(message));
+	struct nlattr *gateway = netlink_find(message, sizeof(*route), RTA_GATEWAY);
 	char name[IF_NAMESIZE], address[INET6_ADDRSTRLEN];
 	uint32_t index;
 
 	evidence_set(evidence, FACT_route, "found");
 	evidence_set(evidence, FACT_own_address, route->rtm_type == RTN_LOCAL ? "yes" : "no");
 	if (!is_known(evidence, FACT_source))
-		evidence_set(evidence, FACT_source,
-			     address_of(netlink_find(message.attributes, RTA_PREFSRC), address));
-	if (!gateway.size)
-		gateway = netlink_find(message.attributes, RTA_DST);
+		evidence_set(
+			evidence, FACT_source,
+			address_of(netlink_find(message, sizeof(*route), RTA_PREFSRC), address));
+	if (!gateway)
+		gateway = netlink_find(message, sizeof(*route), RTA_DST);
 	evidence_set(evidence, FACT_next_hop, address_of(gateway, address));
-	if (netlink_copy(netlink_find(message.attributes, RTA_OIF), &index, sizeof(index)) &&
+	if (netlink_copy(netlink_find(message, sizeof(*route), RTA_OIF), &index, sizeof(index)) &&
 	    if_indextoname(index, name))
 		evidence_set(evidence, FACT_route_interface, name);
+	return NL_OK;
+}
+
+/* Add an attribute of this type: the bytes of an IPv4 or IPv6 address, without its port. */
+static void add_address(struct nl_msg *request, int type, const struct sockaddr *address)
+{
+	const void *any = address;
+	const struct sockaddr_in *ipv4 = any;
+	const struct sockaddr_in6 *ipv6 = any;
+
+	if (address->sa_family == AF_INET)
+		netlink_add(request, type, &ipv4->sin_addr, sizeof(ipv4->sin_addr));
+	else
+		netlink_add(request, type, &ipv6->sin6_addr, sizeof(ipv6->sin6_addr));
 }
 
 /* Ask the kernel for the route of `flow`, and set its facts; on failure `route` is the error. */
 static void find_route(struct evidence *evidence, const struct flow *flow)
 {
 	const struct rtmsg body = { .rtm_family = (uint8_t)flow->address->sa_family };
-	struct netlink_request request = netlink_make_request(RTM_GETROUTE, 0, &body, sizeof(body));
+	struct nl_msg *request = netlink_make_request(RTM_GETROUTE, 0, &body, sizeof(body));
 
-	netlink_add_address(&request, RTA_DST, flow->address);
+	add_address(request, RTA_DST, flow->address);
 	if (flow->source)
-		netlink_add_address(&request, RTA_SRC, flow->source);
-	evidence_set_error(
-		evidence, FACT_route,
-		netlink_ask(NETLINK_ROUTE, &request, RTM_NEWROUTE, examine_route, evidence));
+		add_address(request, RTA_SRC, flow->source);
+	evidence_set_error(evidence, FACT_route,
+			   netlink_ask(NETLINK_ROUTE, request, examine_route, evidence));
 }
 
 /* Find out if the hardware address of the next hop is known. Tunnels need none (NUD_NOARP). */
-static void examine_neighbour(void *evidence, struct netlink_message message)
+static int examine_neighbour(struct nl_msg *message, void *evidence)
 {
-	const struct ndmsg *neighbour = message.body;
+	const struct ndmsg *neighbour = nlmsg_data(nlmsg_hdr(message));
 	char name[IF_NAMESIZE] = "", address[INET6_ADDRSTRLEN];
 	bool failed = neighbour->ndm_state & (NUD_FAILED | NUD_INCOMPLETE);
 
 	if_indextoname((unsigned int)neighbour->ndm_ifindex, name);
-	address_of(netlink_find(message.attributes, NDA_DST), address);
+	address_of(netlink_find(message, sizeof(*neighbour), NDA_DST), address);
 	if (evidence_is(evidence, FACT_route_interface, name) &&
 	    evidence_is(evidence, FACT_next_hop, address) && neighbour->ndm_state & ~NUD_NOARP)
 		evidence_set(evidence, FACT_neighbour, failed ? "failed" : "resolved");
+	return NL_OK;
 }
 
 /* ---- RDMA devices ---- */
@@ -257,10 +271,10 @@ static void examine_cgroup(void *context, const char *folder)
 /* ---- The RDMA subsystem ---- */
 
 /* Note the network interface of a port, if it is in this namespace. */
-static void note_interface(void *evidence, struct netlink_message port)
+static int note_interface(struct nl_msg *port, void *evidence)
 {
-	const char *device = text_of(netlink_find(port.attributes, RDMA_NLDEV_ATTR_DEV_NAME), "");
-	const char *name = text_of(netlink_find(port.attributes, RDMA_NLDEV_ATTR_NDEV_NAME), "");
+	const char *device = text_of(netlink_find(port, 0, RDMA_NLDEV_ATTR_DEV_NAME), "");
+	const char *name = text_of(netlink_find(port, 0, RDMA_NLDEV_ATTR_NDEV_NAME), "");
 
 	if (*name)
 		evidence_set(evidence, FACT_interface_here, "yes");
@@ -268,12 +282,13 @@ static void note_interface(void *evidence, struct netlink_message port)
 		      (evidence_is(evidence, FACT_device, device) &&
 		       !is_known(evidence, FACT_device_interface))))
 		evidence_set(evidence, FACT_device_interface, name);
+	return NL_OK;
 }
 
 /* If a program listens with this identifier, add it to the listeners. */
-static void examine_cm_id(struct evidence *evidence, struct span id)
+static void examine_cm_id(struct evidence *evidence, const struct nlattr *id)
 {
-	struct span name = netlink_find(id, RDMA_NLDEV_ATTR_RES_SRC_ADDR);
+	struct nlattr *name = netlink_find_within(id, RDMA_NLDEV_ATTR_RES_SRC_ADDR);
 	const char *known = evidence->facts[FACT_listeners];
 	struct strbuf entry = { 0 }, list = { 0 };
 	struct sockaddr_storage address;
@@ -282,9 +297,11 @@ static void examine_cm_id(struct evidence *evidence, struct span id)
 	bool stopped, any;
 	uint8_t state;
 
-	if (!netlink_copy(netlink_find(id, RDMA_NLDEV_ATTR_RES_STATE), &state, sizeof(state)) ||
+	if (!netlink_copy(netlink_find_within(id, RDMA_NLDEV_ATTR_RES_STATE), &state,
+			  sizeof(state)) ||
 	    state != STATE_LISTEN || !netlink_copy(name, &address, sizeof(struct sockaddr_in6)) ||
-	    !netlink_copy(netlink_find(id, RDMA_NLDEV_ATTR_RES_PID), &process, sizeof(process)))
+	    !netlink_copy(netlink_find_within(id, RDMA_NLDEV_ATTR_RES_PID), &process,
+			  sizeof(process)))
 		return;
 	own = endpoint_of((struct sockaddr *)&address);
 	any = !strcmp(own.address, "::") || !strcmp(own.address, "0.0.0.0");
@@ -302,18 +319,22 @@ static void examine_cm_id(struct evidence *evidence, struct span id)
 	evidence_set(evidence, FACT_listeners, list.text);
 }
 
-static void examine_resources(void *evidence, struct netlink_message resources)
+static int examine_resources(struct nl_msg *resources, void *evidence)
 {
-	struct span table = netlink_find(resources.attributes, RDMA_NLDEV_ATTR_RES_CM_ID), entry;
+	struct nlattr *table = netlink_find(resources, 0, RDMA_NLDEV_ATTR_RES_CM_ID), *id;
+	int rest;
 
-	while ((entry = netlink_next(&table, RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY)).size > 0)
-		examine_cm_id(evidence, entry);
+	if (!table)
+		return NL_OK;
+	nla_for_each_nested (id, table, rest)
+		examine_cm_id(evidence, id);
+	return NL_OK;
 }
 
 /* Find out if a device has an interface in this namespace, and which programs listen. */
-static void examine_rdma_device(void *evidence, struct netlink_message device)
+static int examine_rdma_device(struct nl_msg *device, void *evidence)
 {
-	struct span index = netlink_find(device.attributes, RDMA_NLDEV_ATTR_DEV_INDEX);
+	struct nlattr *index = netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_INDEX);
 
 	if (!is_known(evidence, FACT_interface_here))
 		evidence_set(evidence, FACT_interface_here, "no");
@@ -321,6 +342,7 @@ static void examine_rdma_device(void *evidence, struct netlink_message device)
 	if (!is_known(evidence, FACT_listeners))
 		evidence_set(evidence, FACT_listeners, "none");
 	netlink_ask_rdma(RDMA_NLDEV_CMD_RES_CM_ID_GET, index, examine_resources, evidence);
+	return NL_OK;
 }
 
 /*
@@ -345,19 +367,21 @@ static uint64_t sum_counters(struct evidence *evidence, enum fact fact, const ch
 }
 
 /* Note an interface other than that of the route if its IPv4 subnet has the source, too. */
-static void examine_own_address(void *context, struct netlink_message message)
+static int examine_own_address(struct nl_msg *message, void *context)
 {
 	struct evidence *evidence = context;
 	in_addr_t source = inet_addr(evidence->facts[FACT_source]), address;
-	const struct ifaddrmsg *own = message.body;
+	const struct ifaddrmsg *own = nlmsg_data(nlmsg_hdr(message));
 	char name[IF_NAMESIZE];
 
 	if (own->ifa_family == AF_INET && own->ifa_prefixlen > 0 &&
-	    netlink_copy(netlink_find(message.attributes, IFA_LOCAL), &address, sizeof(address)) &&
+	    netlink_copy(netlink_find(message, sizeof(*own), IFA_LOCAL), &address,
+			 sizeof(address)) &&
 	    address != source && ntohl(address ^ source) >> (32 - own->ifa_prefixlen) == 0 &&
 	    if_indextoname(own->ifa_index, name) &&
 	    !evidence_is(evidence, FACT_route_interface, name))
 		evidence_set(evidence, FACT_same_subnet, name);
+	return NL_OK;
 }
 
 void evidence_collect_listeners(struct evidence *evidence, const struct flow *flow)
@@ -370,10 +394,9 @@ void evidence_collect_listeners(struct evidence *evidence, const struct flow *fl
 		     received);
 	if (!is_known(evidence, FACT_route)) /* unless evidence_collect() has already asked */
 		find_route(evidence, flow);
-	dump_all(evidence, RTM_GETADDR, RTM_NEWADDR, sizeof(struct ifaddrmsg), examine_own_address);
+	dump_all(evidence, RTM_GETADDR, sizeof(struct ifaddrmsg), examine_own_address);
 	if (!is_known(evidence, FACT_listeners)) /* likewise */
-		netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NETLINK_ALL_DEVICES, examine_rdma_device,
-				 evidence);
+		netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, examine_rdma_device, evidence);
 }
 
 /* ---- The socket of Soft-RoCE ---- */
@@ -413,8 +436,8 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 	if (flow->address)
 		find_route(evidence, flow);
 	find_devices(evidence, view);
-	dump_all(evidence, RTM_GETLINK, RTM_NEWLINK, sizeof(struct ifinfomsg), examine_link);
-	dump_all(evidence, RTM_GETNEIGH, RTM_NEWNEIGH, sizeof(struct ndmsg), examine_neighbour);
+	dump_all(evidence, RTM_GETLINK, sizeof(struct ifinfomsg), examine_link);
+	dump_all(evidence, RTM_GETNEIGH, sizeof(struct ndmsg), examine_neighbour);
 	cgroup_visit("", "rdma", examine_cgroup, evidence); /* the topmost limit replaces others */
 	if (netlink_rdma_is_exclusive())
 		evidence_set(evidence, FACT_mode, "exclusive");
@@ -422,7 +445,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		evidence_set(evidence, FACT_first_namespace,
 			     access("/proc/sys/net/core/netdev_max_backlog", F_OK) ? "no" : "yes");
 	find_roce_socket(evidence);
-	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NETLINK_ALL_DEVICES, examine_rdma_device, evidence);
+	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, examine_rdma_device, evidence);
 	if (drivers)
 		ibv_free_device_list(drivers);
 	evidence_set(evidence, FACT_drivers, any ? "some" : "none");

@@ -20,16 +20,16 @@ link_address := $(shell echo 'int main(int count, char **words) { return words[0
 	echo -no-pie -static-libasan -static-libubsan)
 endif
 fake_warnings = -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-fake_flags = -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer -MMD -MP
+fake_flags := -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer -MMD -MP $(shell pkg-config --cflags libnl-3.0)
 # A race detector must not see how the fake moves bytes: no call of memcpy(), and no instrumentation by SANITIZE=thread.
 fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 	$(if $(filter thread,$(SANITIZE)),,$(flags_$(SANITIZE)))
 
-# Functions of libc that the fake replaces, mostly to make them fail or to simulate time.
+# Functions of libc and libnl that the fake replaces, mostly to make them fail or to simulate time.
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read pread statvfs fsync fdatasync linkat fcntl uselocale fclose getrlimit sysinfo \
 	sched_getaffinity getaddrinfo getnameinfo getifaddrs freeifaddrs pthread_create \
-	clock_gettime nanosleep alarm raise syscall sem_wait sem_post socket sendto
+	clock_gettime nanosleep alarm raise syscall sem_wait sem_post socket sendto nl_connect
 # Link in two steps, so that the program's own calls are redirected, but not those of a sanitizer's library.
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
@@ -47,7 +47,7 @@ fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(lessons)
 $(OUTPUT)/rdma-client: $(check_objects)
 $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module_objects) \
 		$(fake_objects)
-	$(link) -ljson-c
+	$(link) -ljson-c -lnl-3
 
 $(OUTPUT)/rdma-%.o: rdma-%.c $(OUTPUT)/rdma-%.d
 	@mkdir -p $(@D)

@@ -7,6 +7,7 @@
 #include <ifaddrs.h>
 #include <locale.h>
 #include <netdb.h>
+#include <netlink/netlink.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -1295,16 +1296,18 @@ locale_t __wrap_uselocale(locale_t locale)
 	return __real_uselocale(locale);
 }
 
-/*
- * Let netlink fail. Replace other sockets by an eventfd, so that no datagram leaves this machine.
- */
-REDIRECTED(socket);
-int __wrap_socket(int family, int type UNUSED, int protocol UNUSED)
+/* Let netlink fail. */
+REDIRECTED(nl_connect);
+int __wrap_nl_connect(struct nl_sock *socket UNUSED, int protocol UNUSED)
 {
-	if (family != AF_NETLINK)
-		return fails("socket") ? -1 : eventfd(0, EFD_CLOEXEC);
-	errno = EPERM;
-	return -1;
+	return -NLE_PERM;
+}
+
+/* Replace a socket by an eventfd, so that no datagram leaves this machine. */
+REDIRECTED(socket);
+int __wrap_socket(int family UNUSED, int type UNUSED, int protocol UNUSED)
+{
+	return fails("socket") ? -1 : eventfd(0, EFD_CLOEXEC);
 }
 
 REDIRECTED(sendto);

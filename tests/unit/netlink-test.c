@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Decode the kernel's answers about a generic netlink family and about pause frames. Two answers
- * are recorded. The answer with pause frames is built as Linux builds it (net/ethtool/pause.c),
- * because no adapter of the lab counts pause frames.
+ * Ask the kernel of this machine, and decode its answers about a generic netlink family and about
+ * pause frames. The answer about a family is recorded. The answer with pause frames is built as
+ * Linux builds it (net/ethtool/pause.c), because no adapter of the lab counts pause frames.
  */
 #include "rdma-common/netlink.h"
 
@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
+#include <linux/rtnetlink.h>
 
 #include "unit.h"
 
@@ -36,14 +37,6 @@ static const uint8_t family_answer[] = {
 	0x6e, 0x6f, 0x74, 0x69, 0x66, 0x79, 0x00, 0x00,
 };
 
-/* Recorded: the answer for an interface whose driver has no pause frames (EOPNOTSUPP). */
-static const uint8_t unsupported_answer[] = {
-	0x40, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xbf, 0x7c, 0x00, 0x00,
-	0xa1, 0xff, 0xff, 0xff, 0x2c, 0x00, 0x00, 0x00, 0x15, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00,
-	0x00, 0x00, 0x00, 0x00, 0x15, 0x01, 0x00, 0x00, 0x18, 0x00, 0x01, 0x80, 0x08, 0x00, 0x03, 0x00,
-	0x04, 0x00, 0x00, 0x00, 0x09, 0x00, 0x02, 0x00, 0x65, 0x74, 0x68, 0x30, 0x00, 0x00, 0x00, 0x00,
-};
-
 /*
  * Built: the answer for an interface that counts pause frames: a header, three settings, and the
  * frames sent and received.
@@ -60,125 +53,136 @@ static const uint8_t pause_answer[] = {
 };
 /* clang-format on */
 
-/* Decode these bytes as an answer of this type. Return the errno value in the answer, or 0. */
-static int decode(const void *bytes, size_t size, int type, netlink_function function,
-		  void *context)
+/* Call `function` with a message of these bytes. */
+static void decode(const uint8_t *bytes, nl_recvmsg_msg_cb_t function, void *context)
 {
-	uint8_t *answer = exactly(bytes, size);
-	int error = netlink_decode((struct span){ answer, size }, type, sizeof(struct genlmsghdr),
-				   function, context);
+	const void *header = bytes;
+	struct nl_msg *message = nlmsg_convert((struct nlmsghdr *)(uintptr_t)header);
 
-	free(answer);
-	return error;
-}
-
-static bool decode_pause(const uint8_t *bytes, size_t size, struct pause_frames *frames)
-{
-	frames->known = false;
-	decode(bytes, size, FAMILY, netlink_take_pause, frames);
-	return frames->known;
-}
-
-/* Return the number of the family; 0: it was not decoded. */
-static int decode_family(const uint8_t *bytes, size_t size)
-{
-	uint16_t family = 0;
-
-	decode(bytes, size, GENL_ID_CTRL, netlink_take_family, &family);
-	return family;
+	assert_non_null(message);
+	assert_int_equal(function(message, context), NL_OK);
+	nlmsg_free(message);
 }
 
 TEST(family_number_is_decoded)
 {
+	uint16_t family = 0;
+
 	NEEDS_THESE_BYTES();
-	assert_int_equal(decode_family(family_answer, sizeof(family_answer)), 16);
-	assert_int_equal(decode_family(unsupported_answer, sizeof(unsupported_answer)), 0);
+	decode(family_answer, netlink_take_family, &family);
+	assert_int_equal(family, 16);
 }
 
 TEST(pause_frames_are_decoded)
 {
-	struct pause_frames frames;
+	struct pause_frames frames = { 0 };
 
 	NEEDS_THESE_BYTES();
-	assert_true(decode_pause(pause_answer, sizeof(pause_answer), &frames));
+	decode(pause_answer, netlink_take_pause, &frames);
+	assert_true(frames.known);
 	assert_true(frames.sent == 7);
 	assert_true(frames.received == 0x10000002a); /* more than 32 bits */
 }
 
-/* The message states its length, but fewer bytes have arrived. */
-TEST(truncated_answer_is_rejected)
-{
-	struct pause_frames frames;
-
-	NEEDS_THESE_BYTES();
-	for (size_t size = 0; size < sizeof(pause_answer); size++)
-		assert_false(decode_pause(pause_answer, size, &frames));
-	for (size_t size = 0; size < sizeof(family_answer); size++)
-		assert_int_equal(decode_family(family_answer, size), 0);
-}
-
-/*
- * Each case changes one byte. Without one of the two counters the frames are unknown: some drivers
- * count only one direction. An attribute that is shorter than its header, or ends beyond the
- * answer, ends the search.
- */
-TEST(malformed_answer_is_rejected_and_unknown_attributes_are_ignored)
+/* Some drivers count only one direction. A counter has 64 bits. */
+TEST(pause_frames_are_unknown_unless_both_directions_are_counted)
 {
 	static const struct {
-		size_t place;  /* offset of the changed byte */
-		uint8_t byte;  /* its new value */
-		bool believed; /* the answer is decoded */
+		size_t place; /* offset of the changed byte */
+		uint8_t byte; /* its new value */
 	} cases[] = {
-		/* clang-format off */
-		{ 4, FAMILY + 1, false }, /* another family */
-		/* the type of each attribute */
-		{ 22, 0x7e, true }, { 46, 0x7e, true }, { 54, 0x7e, true }, { 62, 0x7e, true },
-		{ 70, 0x7e, false }, { 74, 0x7e, false }, { 86, 0x7e, false }, { 98, 0x7e, true },
-		/* the length of a setting, and of a counter, which needs 64 bits */
-		{ 44, 0, false }, { 44, 1, false }, { 44, 3, false }, { 44, 0xff, false },
-		{ 72, 0, false }, { 72, 1, false }, { 72, 3, false }, { 72, 0xff, false }, { 84, 8, false },
-		/* clang-format on */
+		{ 70, 0x7e }, /* the type of the attribute with both counters */
+		{ 74, 0x7e }, /* the type of each counter */
+		{ 86, 0x7e },
+		{ 84, 8 }, /* the length of a counter */
 	};
-	struct pause_frames frames;
 
 	NEEDS_THESE_BYTES();
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct pause_frames frames = { .known = true };
 		uint8_t other[sizeof(pause_answer)];
 
 		memcpy(other, pause_answer, sizeof(other));
 		other[cases[i].place] = cases[i].byte;
-		assert_int_equal(decode_pause(other, sizeof(other), &frames), cases[i].believed);
-	}
-	assert_false(decode_pause(unsupported_answer, sizeof(unsupported_answer), &frames));
-}
-
-static void count_message(void *count, struct netlink_message message)
-{
-	assert_int_equal(message.attributes.size, sizeof(family_answer) - 20);
-	++*(int *)count;
-}
-
-/* Four messages: the second is too short for its body, and padded; the third is an error. */
-TEST(messages_of_the_type_are_decoded_and_an_error_is_returned)
-{
-	const size_t size = sizeof(family_answer), end = 2 * size + 20 + sizeof(unsupported_answer);
-	uint8_t answer[sizeof(family_answer) * 2 + 20 + sizeof(unsupported_answer)] = { 0 };
-
-	NEEDS_THESE_BYTES();
-	memcpy(answer, family_answer, size);
-	answer[size] = 18;
-	answer[size + 4] = GENL_ID_CTRL;
-	memcpy(answer + size + 20, unsupported_answer, sizeof(unsupported_answer));
-	memcpy(answer + end - size, family_answer, size);
-	for (size_t part = 0; part <= end; part++) {
-		int count = 0, error = decode(answer, part, GENL_ID_CTRL, count_message, &count);
-
-		assert_int_equal(count, (part >= size) + (part >= end));
-		assert_int_equal(error, part >= end - size ? EOPNOTSUPP : 0);
+		decode(other, netlink_take_pause, &frames);
+		assert_false(frames.known);
 	}
 }
 
-/* Ask the kernel of this machine. */
+static int count_interface(struct nl_msg *message, void *count)
+{
+	struct nlattr *name = netlink_find(message, sizeof(struct ifinfomsg), IFLA_IFNAME);
+
+	*(int *)count += name && !strcmp(nla_get_string(name), "lo");
+	return NL_OK;
+}
+
+/*
+ * Ask the kernel for the interface `name`, or for all. Return its errno value. Add the number of
+ * answers about lo to `count`.
+ */
+static int ask_interfaces(int flags, const char *name, int *count)
+{
+	const struct ifinfomsg body = { 0 };
+	struct nl_msg *request = netlink_make_request(RTM_GETLINK, flags, &body, sizeof(body));
+
+	if (name)
+		netlink_add(request, IFLA_IFNAME, name, strlen(name) + 1);
+	return netlink_ask(NETLINK_ROUTE, request, count_interface, count);
+}
+
+TEST(kernel_answers_about_one_interface_and_about_all)
+{
+	int count = 0;
+
+	assert_int_equal(ask_interfaces(0, "lo", &count), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(ask_interfaces(NLM_F_DUMP, NULL, &count), 0);
+	assert_int_equal(count, 2);
+}
+
+TEST(errno_value_of_the_kernel_is_returned)
+{
+	int count = 0;
+
+	assert_int_equal(ask_interfaces(0, "nosuch", &count), ENODEV);
+	assert_int_equal(count, 0);
+}
+
+/* The kernel does not answer NLMSG_NOOP. */
+TEST(request_without_an_answer_does_not_wait)
+{
+	struct nl_msg *request = netlink_make_request(NLMSG_NOOP, 0, "", 0);
+	int count = 0;
+
+	alarm(10); /* SIGALRM ends a test that waits */
+	assert_int_equal(netlink_ask(NETLINK_ROUTE, request, count_interface, &count), 0);
+	alarm(0);
+}
+
+TEST(added_attribute_has_all_bytes)
+{
+	const struct rtmsg body = { .rtm_family = AF_INET };
+	struct nl_msg *request = netlink_make_request(RTM_GETROUTE, 0, &body, sizeof(body));
+	const uint32_t address = 0x01020304;
+	uint32_t found;
+
+	netlink_add(request, RTA_DST, &address, sizeof(address));
+	assert_true(
+		netlink_copy(netlink_find(request, sizeof(body), RTA_DST), &found, sizeof(found)));
+	assert_int_equal(found, address);
+	nlmsg_free(request);
+}
+
+TEST(missing_request_is_not_sent)
+{
+	int count = 0;
+
+	netlink_add(NULL, IFLA_IFNAME, "lo", sizeof("lo"));
+	assert_int_equal(netlink_ask(NETLINK_ROUTE, NULL, count_interface, &count), 0);
+	assert_int_equal(count, 0);
+}
+
 TEST(pause_frames_of_lo_and_of_a_missing_interface_are_unknown)
 {
 	struct pause_frames frames;
