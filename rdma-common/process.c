@@ -402,26 +402,14 @@ void process_notify_exit(struct process *process, void *what)
 enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
 			 struct device_event *device_event, void **ended)
 {
-	struct pollfd ends = { .fd = process->ended[0], .events = POLLIN };
-	int milliseconds = milliseconds_until(deadline);
 	struct epoll_event ready;
-	int count = process->exhausted
-			    ? poll(&ends, 1, milliseconds)
-			    : epoll_wait(process->main_descriptor, &ready, 1, milliseconds);
-	int error = count < 0 ? errno : 0;
+	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
 
-	/*
-	 * check this first: an ended session makes room for a client, even if epoll_wait(2) failed
-	 */
+	/* check this first: an ended session makes room for a client */
 	if (read(process->ended[0], ended, sizeof(*ended)) == sizeof(*ended))
 		return WAKEUP_ENDED;
-	if (count == 0 || error == EINTR || process->exhausted)
+	if (count <= 0) /* a valid call fails only with EINTR (epoll_wait(2)) */
 		return WAKEUP_OTHER;
-	if (error) {
-		print_warning(process->console, "cannot wait for events: %s", strerror(error));
-		process->exhausted = true;
-		return WAKEUP_EXHAUSTED;
-	}
 	if (ready.data.ptr == process->event_channel)
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)

@@ -34,7 +34,6 @@ struct process {
 	int signal_descriptor;        /* signalfd(2) for ending signals, non-blocking */
 	int ended[2];                 /* pipe(2) of process_notify_exit() */
 	int main_descriptor;          /* epoll(7) of the main thread */
-	bool exhausted; /* epoll_wait(2) has failed: wait only for the ends of threads */
 };
 
 /* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */

@@ -719,17 +719,6 @@ happy_path() {
 	done
 }
 
-# All later calls of epoll_wait(2) fail as well. The sessions still end, and no thread spins.
-@test "a main thread that cannot wait for events reports the reason once, and ends" {
-	local number
-	for number in 2 3 4; do
-		outcomes <<-END
-		client	1	fail:epoll_wait:$number+:22	1x cannot wait for events: Invalid argument
-		server	1	fail:epoll_wait:$number+:22	1x cannot wait for events: Invalid argument
-		END
-	done
-}
-
 @test "a failed call is reported even if the driver gives no reason" {
 	outcomes client <<-END
 	1	no-cq	ibv_create_cq failed, and the driver gives no reason
