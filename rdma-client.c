@@ -28,8 +28,7 @@ static const char usage[] =
 /* One session, or with --connections several at once. All connect to `address`. */
 struct client {
 	struct engine *engine;
-	const struct options *options;        /* options of each session */
-	struct session_parameters parameters; /* requests of --check to the server; else all zero */
+	const struct options *options; /* options of each session */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* addresses of --bind; NULL: any address */
 	enum status status;   /* STATUS_LOCAL_FAILURE if a connection could not be created */
@@ -478,7 +477,6 @@ static void start_session(struct client *client)
 		client->status = STATUS_LOCAL_FAILURE;
 		return;
 	}
-	connection->parameters = client->parameters;
 	if (connection_set_tos(connection) == STATUS_SUCCESS)
 		start_resolving(client, connection);
 }
@@ -589,7 +587,6 @@ static void run_check_sessions(struct probe *probe, void *argument)
 	struct engine *engine = argument;
 	struct client client = { .engine = engine,
 				 .options = &probe->session,
-				 .parameters = probe->parameters,
 				 .address = probe->path->address,
 				 .sources = probe->path->sources,
 				 .stop_time = probe->stop_time };
@@ -598,7 +595,6 @@ static void run_check_sessions(struct probe *probe, void *argument)
 	wait_until(engine, probe->start);
 	if (engine->process.signal_number)
 		return;
-	engine->payload = payload_pattern(probe->session.pattern_size);
 	run_sessions(&client);
 	probe->reached |= client.settled;
 	while ((connection = TAILQ_FIRST(&engine->connections))) {

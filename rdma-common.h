@@ -120,7 +120,6 @@ struct connection {
 	struct engine *engine;
 	const struct options *options; /* options of this session */
 	struct options own_options;
-	struct session_parameters parameters; /* requests of --check to the server; else all zero */
 	struct rdma_cm_id *id;
 	unsigned int number; /* number of this connection in the program, from 1 */
 	struct endpoint peer;

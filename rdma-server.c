@@ -301,26 +301,24 @@ static bool over_session_limit(const struct server *server, struct connection *c
 
 /*
  * Return the options of a session: the program's, changed as the client's hello requests. In a
- * session of --check the server performs its operation once, or for the seconds that the client
- * sets: repetitions would only delay the client, which measures.
+ * session of --check the client chooses the operation, its duration and the payload.
  */
 static struct options options_for(const struct server *server, const struct peer_hello *client)
 {
 	struct options options = *server->engine.options;
 	const struct hello *hello = &client->hello;
-	bool checks = hello->flags & HELLO_CHECK;
-	bool measures = checks && hello->flags & HELLO_CHECK_RATE;
-	bool sends_back = measures && hello->flags & HELLO_CHECK_BACK;
 
 	if (client->hello_kind != HELLO_CURRENT || hello->operation > OPERATION_WRITE)
 		return options;
-	if (measures || options.operation == OPERATION_ANY)
+	if (hello->wanted > 0 || options.operation == OPERATION_ANY)
 		options.operation = (enum operation)hello->operation;
-	if (!checks)
+	if (hello->wanted == 0)
 		return options;
 	options.check = true;
+	options.pattern_size = options.wanted = hello->wanted;
+	options.output = NULL;
 	options.iterations = options.interval_seconds = 0;
-	options.duration_seconds = sends_back ? hello->seconds : 0;
+	options.duration_seconds = hello->wanted_seconds;
 	options.verify_all = false;
 	options.minimum_rate = 0;
 	return options;
@@ -365,8 +363,8 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 {
 	const struct peer_hello client = decode_peer_hello(event);
 	const struct options options = options_for(server, &client);
-	enum refusal refusal = hello_refusal(&options, server->engine.payload.length, &client);
 	struct connection *connection;
+	enum refusal refusal;
 
 	/* NULL if the device has node GUID 0 (ucma_query_addr() in librdmacm's cma.c) */
 	if (!event->id->verbs) {
@@ -374,18 +372,12 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 		turn_away(server, event->id, &options, REFUSAL_SETUP);
 		return;
 	}
-	/* --check tries the other operation next: do not report this as a refusal */
-	if (refusal == REFUSAL_OPERATION && client.hello.flags & HELLO_CHECK) {
-		print_trace(&server->engine.log,
-			    "rdma_reject: --check asks for the other operation");
-		turn_away(server, event->id, &options, refusal);
-		return;
-	}
 	connection = connection_create(&server->engine, event->id, &options,
 				       rdma_get_peer_addr(event->id));
 	if (!connection)
 		return;
 	print_status(&connection->log, "received connection request.");
+	refusal = hello_refusal(&options, connection->payload.length, &client);
 	if (refusal == REFUSAL_NONE &&
 	    (over_session_limit(server, connection) || !accept_client(connection, event, &client)))
 		refusal = connection->setup_refusal;

@@ -52,7 +52,9 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->tos = -1;
 	connection->wake = -1;
 	connection->armed = true;
-	connection->payload = engine->payload;
+	/* a server sends a pattern in a --check, whatever its own payload is */
+	connection->payload =
+		options->check ? payload_pattern(options->pattern_size) : engine->payload;
 	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a better reason */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
@@ -303,13 +305,12 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	transfer_init(&connection->transfer, plan);
 }
 
-/* Return true if this side stores its incoming payload; a session of --check does not. */
+/* Return true if this side stores its incoming payload. */
 static bool stores(const struct connection *connection)
 {
 	const struct agreement *agreement = &connection->agreement;
 
-	return connection->options->output && agreement->incoming_length > 0 &&
-	       agreement->wanted_length == 0;
+	return connection->options->output && agreement->incoming_length > 0;
 }
 
 /* Start the helper that checks --output, so that no file system blocks this thread for long. */
@@ -408,9 +409,9 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	const struct options *options = connection->options;
 	struct transfer_plan plan;
 	struct failure failure;
-	enum status status = negotiate(options, &connection->parameters, event, connection->one_way,
-				       connection->payload.length, &connection->limits,
-				       &connection->agreement, &failure);
+	enum status status =
+		negotiate(options, event, connection->one_way, connection->payload.length,
+			  &connection->limits, &connection->agreement, &failure);
 
 	connection->tos = type_of_service(connection->id);
 	if (connection->tos >= 0)
@@ -418,9 +419,6 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
 		print_trace(&connection->log, "at most %u READs outstanding",
 			    connection->limits.depth);
-	if (status == STATUS_SUCCESS && options->role == ROLE_SERVER &&
-	    connection->agreement.wanted_length > 0) /* the client runs --check */
-		connection->payload = payload_pattern(connection->agreement.wanted_length);
 	if (status == STATUS_SUCCESS)
 		status = start_checker(connection, &failure);
 	if (status == STATUS_SUCCESS)
@@ -442,7 +440,6 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
 	const struct options *options = connection->options;
-	const struct session_parameters *parameters = &connection->parameters;
 	const struct payload *payload = &connection->payload;
 	unsigned int flags = 0;
 
@@ -456,14 +453,6 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_VERIFY_ALL;
 	if (connection->engine->options->operation == OPERATION_ANY)
 		flags |= HELLO_ANY_OPERATION;
-	if (options->check || connection->agreement.wanted_length > 0)
-		flags |= HELLO_CHECK;
-	if (parameters->short_reply)
-		flags |= HELLO_CHECK_SHORT;
-	if (parameters->measured)
-		flags |= HELLO_CHECK_RATE;
-	if (parameters->reverse_seconds > 0)
-		flags |= HELLO_CHECK_BACK;
 	if (reports_counters(options))
 		flags |= HELLO_COUNTS;
 	return (uint16_t)flags;
@@ -474,7 +463,6 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 {
 	const struct options *options = connection->options;
 	const struct payload *payload = &connection->payload;
-	unsigned int reverse_seconds = connection->parameters.reverse_seconds;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	struct hello hello = {
 		.version = HELLO_VERSION,
@@ -482,8 +470,10 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.flags = hello_flags(connection, sends),
 		.length = sends && payload->length != LENGTH_UNKNOWN ? payload->length : 0,
 		.passes = operation_passes(options),
-		.seconds = reverse_seconds > 0 ? reverse_seconds : options->duration_seconds,
+		.seconds = options->duration_seconds,
 		.mtu = (uint8_t)connection->limits.mtu,
+		.wanted = options->wanted,
+		.wanted_seconds = options->wanted_seconds,
 	};
 
 	snprintf(hello.device, sizeof(hello.device), "%s",

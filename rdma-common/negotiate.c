@@ -431,16 +431,6 @@ static bool repeats_unknown(const struct options *options, uint64_t outgoing_len
 	return hello->passes != 1 && (writes ? receives : sends);
 }
 
-/* Return the bytes of pattern that --check wants; 0 without --check. */
-static uint64_t wanted_length(const struct hello *hello)
-{
-	if (!(hello->flags & HELLO_CHECK) || hello->length == 0)
-		return 0;
-	if (hello->flags & HELLO_CHECK_RATE && hello->flags & HELLO_CHECK_BACK)
-		return BACK_SIZE; /* the client measures what the server sends */
-	return hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
-}
-
 enum refusal hello_refusal(const struct options *options, uint64_t outgoing_length,
 			   const struct peer_hello *peer)
 {
@@ -449,7 +439,7 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 
 	if (peer->hello_kind == HELLO_ABSENT)
 		return options->operation == OPERATION_ANY ? REFUSAL_NO_MODE : REFUSAL_NONE;
-	if (peer->hello_kind == HELLO_OTHER_VERSION)
+	if (peer->hello_kind == HELLO_OTHER_VERSION || hello->wanted > MAX_WANTED)
 		return REFUSAL_VERSION;
 	if (hello->operation != options->operation ||
 	    (options->role == ROLE_CLIENT && one_way != options->one_way))
@@ -458,9 +448,7 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 		    (hello->length > 0 || hello->flags & HELLO_UNKNOWN) ||
 	    hello->length > options->maximum_payload || hello->length > MAX_PAYLOAD)
 		return REFUSAL_LENGTH;
-	/* a client with --check gets a pattern, never a pipe */
-	if ((options->role == ROLE_CLIENT || wanted_length(hello) == 0) &&
-	    repeats_unknown(options, outgoing_length, hello))
+	if (repeats_unknown(options, outgoing_length, hello))
 		return REFUSAL_PASSES;
 	return REFUSAL_NONE;
 }
@@ -542,7 +530,7 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
-static struct agreement agree(enum role role, const struct peer_hello *peer)
+static struct agreement agree(const struct peer_hello *peer)
 {
 	const struct hello *hello = &peer->hello;
 
@@ -552,24 +540,22 @@ static struct agreement agree(enum role role, const struct peer_hello *peer)
 		.verifying = true,
 		.peer = *hello,
 		.incoming_length = hello->flags & HELLO_UNKNOWN ? LENGTH_UNKNOWN : hello->length,
-		.wanted_length = role == ROLE_SERVER ? wanted_length(hello) : 0,
 	};
 }
 
-static bool sends_wanted_pattern(const struct session_parameters *parameters,
-				 const struct hello *hello, uint64_t outgoing_length)
+/* Return false if an acceptance does not repeat `wanted`, or in a --check announces other bytes. */
+static bool answers_wanted(const struct options *options, const struct hello *hello)
 {
-	unsigned int flags = HELLO_CHECK | HELLO_PATTERN;
-	uint64_t length = parameters->short_reply ? 1 : outgoing_length;
+	bool pattern = hello->flags & HELLO_PATTERN && hello->length == hello->wanted;
 
-	if (parameters->reverse_seconds > 0)
-		length = BACK_SIZE;
-	return (hello->flags & flags) == flags && hello->length == length;
+	if (options->role == ROLE_SERVER)
+		return true;
+	return hello->wanted == options->wanted && (hello->wanted == 0 || pattern);
 }
 
-enum status negotiate(const struct options *options, const struct session_parameters *parameters,
-		      const struct cm_event *event, bool one_way, uint64_t outgoing_length,
-		      struct limits *limits, struct agreement *agreement, struct failure *failure)
+enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
+		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
+		      struct failure *failure)
 {
 	const struct peer_hello peer = decode_peer_hello(event);
 	const struct hello *hello = &peer.hello;
@@ -586,14 +572,13 @@ enum status negotiate(const struct options *options, const struct session_parame
 				   hello->length, options->maximum_payload);
 	if (refusal == REFUSAL_PASSES || refusal == REFUSAL_VERSION)
 		return failure_set(failure, STATUS_REFUSED, "%s", refusal_describe(refusal));
-	if (refusal != REFUSAL_NONE)
+	if (refusal != REFUSAL_NONE || (verifying && !answers_wanted(options, hello)))
 		return failure_set(
 			failure, STATUS_CONTENTS_WRONG,
 			"the server accepted with a hello that does not match the request: "
 			"operation %u, %" PRIu64 " bytes",
 			hello->operation, hello->length);
-	if (options->check && options->role == ROLE_CLIENT &&
-	    !sends_wanted_pattern(parameters, hello, outgoing_length))
+	if (!verifying && options->wanted > 0)
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server does not support --check with PORT; start this "
 				   "project's rdma-server on that host");
@@ -610,7 +595,7 @@ enum status negotiate(const struct options *options, const struct session_parame
 			"the peer sent no hello, so its payload cannot be verified, and --output "
 			"stores only verified payloads; omit --output, or start this project's "
 			"program on that host");
-	*agreement = agree(options->role, &peer);
+	*agreement = agree(&peer);
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
 			   limits, failure);
 }

@@ -47,13 +47,6 @@ struct limits {
 	uint8_t initiator_depth;     /* maximum number of this side's outstanding READs */
 };
 
-/* Requests of a --check client to the server; all zero in other sessions. */
-struct session_parameters {
-	bool short_reply;             /* the server sends one byte */
-	bool measured;                /* a rate or a latency is measured: HELLO_CHECK_RATE */
-	unsigned int reverse_seconds; /* seconds of the server's operation; 0: one pass */
-};
-
 /* The peer's hello, from the private data of a connection manager event. */
 struct peer_hello {
 	enum hello_kind hello_kind;
@@ -65,7 +58,6 @@ struct agreement {
 	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
 	struct hello peer; /* without a hello: values for the tutorial's program */
 	uint64_t incoming_length; /* bytes of the peer's payload, or LENGTH_UNKNOWN; 0: none */
-	uint64_t wanted_length;   /* server: bytes of pattern that --check wants; else 0 */
 };
 
 socklen_t address_size(const struct sockaddr *address);
@@ -220,11 +212,11 @@ const char *refusal_describe(enum refusal refusal);
 /*
  * Compare both hellos, once the connect request (server) or its acceptance (client) has arrived.
  * Fill in `agreement`, and reduce `limits` to those of the peer. `outgoing_length`: length of this
- * side's payload; `parameters`: requests of --check in this side's hello.
+ * side's payload.
  */
-enum status negotiate(const struct options *options, const struct session_parameters *parameters,
-		      const struct cm_event *event, bool one_way, uint64_t outgoing_length,
-		      struct limits *limits, struct agreement *agreement, struct failure *failure);
+enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
+		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
+		      struct failure *failure);
 
 /*
  * Return the parameters of a connect request or its acceptance. Encode `hello` into `wire`, which

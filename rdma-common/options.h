@@ -69,6 +69,9 @@ struct options {
 	unsigned int connections; /* client: number of sessions, all at once */
 	bool check;               /* client: only check this host, or the path to the address;
 				     server: the session belongs to a client's --check */
+	uint32_t wanted;          /* --check: bytes of a pass of the server's pattern; else 0 */
+	uint32_t wanted_seconds;  /* client, --check: seconds of the server's operation. 0 means
+				     one pass. */
 	bool busy_poll;           /* poll the completion queue without sleeping during a session */
 	bool report;              /* print amounts, rates and latencies */
 	bool json;                /* print the results as JSON objects */

@@ -276,7 +276,7 @@ enum status payload_load(struct payload *payload, const struct options *options,
 	enum status status;
 
 	*payload = payload_pattern(options->pattern_size);
-	if (options->pattern_size || options->check) /* each session of --check sets its own size */
+	if (options->pattern_size)
 		return STATUS_SUCCESS;
 	payload->is_pattern = false;
 	payload->name = options->file;

@@ -339,7 +339,7 @@ static void print_check(const struct connection *connection)
 	char text[64];
 
 	log.options = connection->engine->options; /* print this without --verbose, too */
-	if (client->flags & HELLO_CHECK_RATE)
+	if (client->passes != 1 || client->wanted_seconds > 0)
 		snprintf(text, sizeof(text), "%s measured", writes ? "rate" : "latency");
 	else
 		snprintf(text, sizeof(text), "%" PRIu64 " byte%s", client->length,

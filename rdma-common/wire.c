@@ -96,17 +96,19 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 }
 
 /* Offsets of the fields of a hello. All other bytes are reserved. */
-#define HELLO_MAGIC        0x4f485752 /* "RWHO" */
-#define HELLO_AT_MAGIC     0
-#define HELLO_AT_VERSION   4
-#define HELLO_AT_OPERATION 5
-#define HELLO_AT_FLAGS     6
-#define HELLO_AT_LENGTH    8
-#define HELLO_AT_REFUSAL   16
-#define HELLO_AT_MTU       17
-#define HELLO_AT_SECONDS   20
-#define HELLO_AT_PASSES    24
-#define HELLO_AT_DEVICE    32
+#define HELLO_MAGIC             0x4f485752 /* "RWHO" */
+#define HELLO_AT_MAGIC          0
+#define HELLO_AT_VERSION        4
+#define HELLO_AT_OPERATION      5
+#define HELLO_AT_FLAGS          6
+#define HELLO_AT_LENGTH         8
+#define HELLO_AT_REFUSAL        16
+#define HELLO_AT_MTU            17
+#define HELLO_AT_SECONDS        20
+#define HELLO_AT_PASSES         24
+#define HELLO_AT_DEVICE         32
+#define HELLO_AT_WANTED         48
+#define HELLO_AT_WANTED_SECONDS 52
 
 void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 {
@@ -122,6 +124,8 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 	put(wire + HELLO_AT_PASSES, hello->passes, 8);
 	memcpy(wire + HELLO_AT_DEVICE, hello->device,
 	       strnlen(hello->device, HELLO_DEVICE_SIZE - 1));
+	put(wire + HELLO_AT_WANTED, hello->wanted, 4);
+	put(wire + HELLO_AT_WANTED_SECONDS, hello->wanted_seconds, 4);
 }
 
 enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hello)
@@ -142,6 +146,8 @@ enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hel
 	hello->passes = get(wire + HELLO_AT_PASSES, 8);
 	/* the last byte stays zero and ends the string */
 	memcpy(hello->device, wire + HELLO_AT_DEVICE, HELLO_DEVICE_SIZE - 1);
+	hello->wanted = (uint32_t)get(wire + HELLO_AT_WANTED, 4);
+	hello->wanted_seconds = (uint32_t)get(wire + HELLO_AT_WANTED_SECONDS, 4);
 	return HELLO_CURRENT;
 }
 

@@ -78,9 +78,9 @@ enum refusal {
 	REFUSAL_SETUP = 9,    /* the server could not get a thread or another resource */
 };
 
-#define HELLO_SIZE        48 /* bytes; a connect request over InfiniBand carries at most 56 */
+#define HELLO_SIZE        56 /* bytes; a connect request over InfiniBand carries no more */
 #define HELLO_DEVICE_SIZE 16 /* bytes of the device name, with its terminating zero */
-#define HELLO_VERSION     3
+#define HELLO_VERSION     4
 
 /*
  * Private data of the connection manager. In a connect request and its acceptance it describes the
@@ -94,39 +94,30 @@ struct hello {
 	uint8_t mtu;       /* enum ibv_mtu of this side's port */
 	uint64_t length;   /* bytes of this side's payload; 0: none, or unknown. In a rejection, the
 			      maximum that it accepts */
-	uint32_t seconds;  /* seconds of this side's operation if `passes` is 0; with
-			      HELLO_CHECK_BACK, of the server's operation */
+	uint32_t seconds;  /* seconds of this side's operation, if `passes` is 0 */
 	uint64_t passes;   /* repetitions of this side's operation; 0: until `seconds` are over */
 	/* Name of this side's RDMA device, truncated to fit. */
 	char device[HELLO_DEVICE_SIZE];
+	/*
+	 * A client whose `wanted` is above 0 runs --check. The server sends a pattern of this
+	 * number of bytes, at most MAX_WANTED, and performs the client's operation. It stores
+	 * nothing. Its acceptance repeats the number.
+	 */
+	uint32_t wanted;
+	uint32_t wanted_seconds; /* seconds of the server's operation. 0 means one pass. */
 };
+
+#define MAX_WANTED ((uint32_t)1 << 20)
 
 #define HELLO_ONE_WAY    (1 << 0) /* only the client operates, so one side sends no payload */
 #define HELLO_PATTERN    (1 << 1) /* this side's payload is the pattern of --size */
 #define HELLO_UNKNOWN    (1 << 2) /* the length of this side's payload is unknown until its end */
 #define HELLO_VERIFY_ALL (1 << 3) /* every pass of this side's operation is verified */
-/*
- * The client runs --check: the server replaces its payload with a pattern as long as the client's,
- * operates once, and stores nothing. The acceptance repeats the flag.
- */
-#define HELLO_CHECK       (1 << 4)
-#define HELLO_CHECK_SHORT (1 << 5) /* with HELLO_CHECK: a pattern of one byte */
-/* 1 << 6 is reserved. */
+/* 1 << 4 to 1 << 6 are reserved. */
 /* The server performs either operation, as the client asks. */
 #define HELLO_ANY_OPERATION (1 << 7)
 /* This side reports port errors: the peer sends the number of its port's errors in MSG_VERDICT. */
 #define HELLO_COUNTS (1 << 8)
-/*
- * With HELLO_CHECK: the client measures, so the server performs the client's operation, even if it
- * was started with the other one.
- */
-#define HELLO_CHECK_RATE (1 << 9)
-/*
- * With HELLO_CHECK_RATE: the server sends a pattern of BACK_SIZE bytes, and repeats its operation
- * for the client's `seconds`.
- */
-#define HELLO_CHECK_BACK (1 << 10)
-#define BACK_SIZE        65536
 
 /* Kinds of private data from a peer. */
 enum hello_kind {

@@ -138,7 +138,7 @@ check_without() {
 	says "address     resolved: source 192.0.2.9, device rdma0 .*"
 	wait_for_line "$server_out" '"peer": "192\.0\.2\.9"' "$server"
 	stop_server
-	run ! grep -q refused "$server_err" # the client asked for reads first, and was refused without a message
+	run ! grep -q refused "$server_err"
 }
 
 # transfers SIZE...: check that exactly these sizes were tried, and verified in both directions.
@@ -147,14 +147,16 @@ transfers() {
 		<(grep '^transfer' <<<"$output")
 }
 
-@test "--check with PORT verifies each size in both directions, with a server for reads or for both modes" {
-	local mode sizes=(1 1024 4095 4096 4097 65536 1048576) mtu=", GID ::ffff:192.0.2.1, MTU of its port 4096 bytes"
+@test "--check with PORT verifies each size in both directions, with a server of each mode" {
+	local mode served sizes=(1 1024 4095 4096 4097 65536 1048576) mtu=", GID ::ffff:192.0.2.1, MTU of its port 4096 bytes"
 	[ "$LAB_TRANSPORT" != siw ] || sizes=(1 1024 4097 65536 1048576) mtu=
 	folder=$(mktemp -d "$LAB/share/check.XXXXXX")
-	for mode in read ""; do
+	for mode in read write ""; do
+		served="one mode"
+		[ "$mode" ] || served="both modes"
 		start_server -m "its own payload" -o "$folder/stored" -n 3 $mode
 		check_patiently 0 192.0.2.1 "$port"
-		says "server      192.0.2.1 port $port: rdma-server ${mode:-for both modes}, device rdma0$mtu"
+		says "server      192.0.2.1 port $port: rdma-server for $served, device rdma0$mtu"
 		transfers "${sizes[@]}"
 		says "Ready\. All sizes arrived in both directions, verified(; .* % of the packets are lost)?\."
 		[ "$LAB_TRANSPORT" = siw ] || says "counters    .*errors counted.*"
@@ -180,7 +182,6 @@ full_rate() {
 	done
 }
 
-# For a measurement the server performs the operation that the client needs, whatever its own mode.
 # bats test_tags=slow,roce
 @test "--check with PORT measures rates and latency, and names the direction that the network slows down" {
 	local seconds=1 number='[0-9]+\.[0-9]+' rate='[0-9.]+ [kMG]bit/s'
@@ -316,8 +317,6 @@ set_mtu() {
 	lab run a rdma link add rdma0 type rxe netdev eth0
 }
 
-# In mode write the test would take longer: Soft-RoCE keeps its host busy with retries of packets that are too large for its
-# own Ethernet, and the server may give up 20 s late.
 # bats test_tags=roce,slow
 @test "--check with PORT reports a server whose MTU is smaller than the client's, with advice" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"

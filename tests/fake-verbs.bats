@@ -182,19 +182,20 @@ happy_path() {
 	[[ $stderr == *"a pipe can be sent only once, but --iters or --duration repeats it"* ]]
 }
 
-# If --check measures (the last rows), the server performs its operation for the time that the client announces.
-@test "a server refuses a --check client of the other operation silently, but serves its measurements" {
-	word="write" outcomes server <<-END
-	0	[iwarp] check	!> 20000.?
-	0	[iwarp] read	: refused: the modes differ, one side reads
-	0	check fail:rdma_reject:1:22	!> 20000.?
-	0	check fail:rdma_destroy_id:1:16	rdma-server: cannot destroy a connection identifier: Device or resource busy
+@test "a server performs the operation of a --check client, whatever its own mode, once or for the wanted seconds" {
+	local word
+	for word in read write ""; do
+		outcomes one-off -J <<-END
+		0	[iwarp] wanted:1024	check from 127.0.0.1: 1024 bytes, verified	> "operation": "read", *"operations": 1,
+		0	[iwarp] write wanted:1 payload:1	check from 127.0.0.1: 1 byte, verified	> "operation": "write", *"operations": 1,
+		END
+	done
+	word="read" outcomes one-off -J <<-END
+	0	write wanted:65536 wanted-seconds:1 payload:1	check from 127.0.0.1: rate measured, verified	> "operations": [0-9][0-9][0-9]*"seconds": 1.
+	0	write wanted:65536 wanted-seconds:3 payload:1	check from 127.0.0.1: rate measured, verified	> "operations": [0-9][0-9][0-9]*"seconds": 3.
 	END
-	word="read" outcomes <<-END
-	server -J	0	[iwarp] write check	listening on port 20000.	0x rdma-server	> "kind": "listening"	!> session
-	one-off -J	0	write check measures back seconds:1 payload:1	check from 127.0.0.1: rate measured, verified	> "operations": [0-9][0-9][0-9]*"seconds": 1.
-	one-off -J	0	write check measures back seconds:3 payload:1	check from 127.0.0.1: rate measured, verified	> "operations": [0-9][0-9][0-9]*"seconds": 3.
-	END
+	word="write" outcomes server <<<"0	[iwarp] read	: refused: the modes differ, one side reads"
+	outcomes one-off <<<"143	wanted:1048577	refused: client and server speak different versions"
 }
 
 @test "payloads of 1 to 200,000 bytes are exchanged, in one or many work requests" {
@@ -209,27 +210,29 @@ happy_path() {
 	outcomes client -m "" <<<"0	write" # the shortest payload: only a NUL
 }
 
-@test "a server sends a --check client a pattern of the length that the client requests, and stores nothing" {
+@test "a server sends a --check client a pattern of the length that the client wants, and stores nothing" {
 	use address
 	local leaks=yes
 	outcomes one-off -m "not this" -o "$BATS_TEST_TMPDIR/none/stored" <<-END
-	0	check
-	0	write check payload:1
-	0	iwarp check payload:200000 ring:5000
-	0	write check payload:200000 coalesce
-	0	check-short
-	0	write check-short iwarp payload:200000
-	0	check check-short measures payload:8192 passes:0 seconds:1
-	0	write check check-short measures payload:8192 passes:0 seconds:1
-	0	write check measures back seconds:1 payload:1
-	0	check measures iwarp passes:0 seconds:1 payload:8
+	0	wanted:1024
+	0	write wanted:1 payload:1
+	0	iwarp wanted:200000 payload:200000 ring:5000
+	0	write wanted:1048576 payload:200000 coalesce
+	0	wanted:1
+	0	write wanted:1 iwarp payload:200000
+	0	wanted:1 payload:8192 passes:0 seconds:1
+	0	write wanted:1 payload:8192 passes:0 seconds:1
+	0	write wanted:65536 wanted-seconds:1 payload:1
+	0	iwarp wanted:8 payload:8 passes:1000
 	END
-	outcomes one-off --max-size 1K <<<"143	check payload:1025	refused"
+	# the server's own payload is a pipe, which could be sent only once
+	outcomes one-off -f <(echo piped) <<<"0	wanted:1 payload:8192 passes:0 seconds:1"
+	outcomes one-off --max-size 1K <<<"143	wanted:1 payload:1025	refused"
 }
 
 @test "a server performs one operation for a --check client, whatever its own options say" {
 	local words
-	for words in "check" "iwarp check-short" "write check payload:200000"; do
+	for words in "wanted:1024" "iwarp wanted:1" "write wanted:200000 payload:200000"; do
 		outcomes <<-END
 		one-off -J -n 2000	0	$words	check from 127.0.0.1	> "operations": 1,
 		one-off -J --duration 3	0	$words	check from 127.0.0.1	> "operations": 1,
@@ -352,8 +355,8 @@ happy_path() {
 	one-off -f $file -o $kept.2 -n 3	0	memory:300000 payload:600001 file:$file same passes:3
 	client -f $file -o $kept.3 -n 3	0	write memory:300000 payload:600001 file:$file same passes:3
 	one-off -f $file -o $kept.4 -n 3	0	write memory:300000 payload:600001 file:$file same passes:3
-	one-off	0	check payload:300001 same memory:100000
-	one-off	0	write check payload:300001 same memory:100000
+	one-off	0	wanted:300001 payload:300001 same memory:100000
+	one-off	0	write wanted:300001 payload:300001 same memory:100000
 	END
 	for script in 1 2 3 4; do cmp "$file" "$kept.$script"; done
 	# a pipe holds 64 KiB: the last byte fits only after the reader has read some bytes
@@ -755,11 +758,9 @@ happy_path() {
 	client	4	[iwarp] write abandons fail:ibv_post_send:3:22 operation=10	RDMA WRITE failed: completion status 10
 	client	1	[iwarp] write abandons fail:ibv_post_send:3:22 operation=4	RDMA WRITE failed: completion status 4
 	client	6	write abandons fail:ibv_post_send:3:22 operation=12	RDMA WRITE failed: completion status 12
-	check 192.0.2.1 20000	6	write check abandons fail:ibv_post_send:3:22 operation=12	> RDMA WRITE failed: completion status 12
 	client	1	write abandons fail:ibv_post_send:3:22 received-DONE+async:1 operation=5	RDMA device double0 reports
 	client	130	write abandons fail:ibv_post_send:2:22 received-DONE+signal:2	interrupted
 	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer could not receive, verify or store the payload
-	check 192.0.2.1 20000	1	write check abandons fail:ibv_post_send:3:22 operation=4	> RDMA WRITE failed: completion status 4	!> firewall
 	END
 }
 
@@ -1016,14 +1017,14 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	iwarp refuse:8	the server cannot store the payload
 	# over iWARP a short hello arrives short; over RoCE zeros pad it, and with hello-size:4 are read as its version
 	client	4	[iwarp] version:2	$versions
-	client	4	version:4	$versions
-	client	4	iwarp hello-size:47	$versions
+	client	4	version:5	$versions
+	client	4	iwarp hello-size:55	$versions
 	client	4	[iwarp] hello-size:4	$versions
 	client	4	[iwarp] version:2 refuse:1	the server refused: $versions
 	client	4	iwarp hello-size:32 refuse:2	the server refused: $versions
 	server	0	[iwarp] version:2	refused: $versions	served=0	rdma_reject=1
-	server	0	version:4	refused: $versions	served=0	rdma_reject=1
-	server	0	iwarp hello-size:47	refused: $versions	served=0	rdma_reject=1
+	server	0	version:5	refused: $versions	served=0	rdma_reject=1
+	server	0	iwarp hello-size:55	refused: $versions	served=0	rdma_reject=1
 	server	0	[iwarp] hello-size:4	refused: $versions	served=0	rdma_reject=1
 	client	1	ROUTE_RESOLVED+DEVICE_REMOVAL	removed
 	client	1	sent-MR+DEVICE_REMOVAL	removed
@@ -1087,7 +1088,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
 	# a program answers at each unused port: --check tries all four, and counts the last rejection as the answer
-	0	write answers-everywhere check payload:1	> answers connect requests (port 47896)*Ready	rdma_connect=4
+	0	answers-everywhere refuse:2	> answers connect requests (port 47896)*Ready	rdma_connect=4
 	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       $unknown	!> Ready
 	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
@@ -1110,13 +1111,13 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 
 @test "--check with PORT: a request to an unused port distinguishes a stopped program from a broken path" {
 	outcomes check --duration 0 192.0.2.1 20000 <<-END
-	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 ?B1??  -> start rdma-server on that host	!> Ready	rdma_connect=2
+	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 ?B1??  -> start rdma-server on that host	!> Ready	rdma_connect=1
 	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall
 	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
 	5	ESTABLISHED! unused:0	> reach       the connect request to 192.0.2.1 failed, and no rule	!> ?C2?
 	130	ESTABLISHED! signal:rdma_connect:2:2	!> reach	rdma_connect=2
 	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
-	0	check payload:1048576	!> reach
+	0	read	!> reach
 	4	write refuse:8	!> reach
 	END
 	outcomes check --tos 104 192.0.2.1 20000 <<-END
@@ -1318,8 +1319,8 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_set_option:1:12	> address     not resolved: cannot set --tos: Cannot allocate memory
 	END
 	outcomes check --tos 0x68 --duration 0 192.0.2.1 20000 <<-END
-	0	check payload:1048576	> type of service 104;*Ready. All sizes arrived
-	1	check fail:rdma_set_option:2:12	> cannot set --tos: Cannot allocate memory
+	0	read	> type of service 104;*Ready. All sizes arrived
+	1	fail:rdma_set_option:2:12	> cannot set --tos: Cannot allocate memory
 	END
 }
 
@@ -1337,24 +1338,28 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	use address
 	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer    1 byte: client to server"
 	local latency="latency     a READ of 8 bytes takes *99th percentile of 1000)" silent="no progress for"
+	local mismatch="the server accepted with a hello that does not match the request"
 	outcomes check 192.0.2.1 20000 <<-END
-	0	check payload:1048576	> $latency*$ready	!> server to client 0.000
-	0	write check payload:1048576 immediate iwarp set:verdict.bytes=9000000	> $latency
-	4	read	> the server does not support --check with PORT
-	4	tutorial	> the server does not support --check with PORT
-	143	check 2*accept=busy REJECTED+signal until:99	> memory
-	143	check sent-MR+signal	> interrupted
-	1	check fail:rdma_create_event_channel:1:24	cannot open the RDMA connection manager: Too many open files
-	1	check fail:rdma_create_id:5:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
-	1	check fail:rdma_create_id:6:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
-	5	check operation!	> $transfer arrived, server to client failed: $silent
+	0	read	> $latency*$ready	!> server to client 0.000
+	0	immediate iwarp set:verdict.bytes=9000000	> $latency
+	4	tutorial	> the server does not support --check with PORT	!> rdma-server for
+	7	wanted:0	> $mismatch
+	7	wanted:2	> $mismatch
+	7	payload:2	> $mismatch
+	7	no-pattern	> $mismatch
+	143	2*accept=busy REJECTED+signal until:99	> memory
+	143	sent-MR+signal	> interrupted
+	1	fail:rdma_create_event_channel:1:24	cannot open the RDMA connection manager: Too many open files
+	1	fail:rdma_create_id:5:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
+	1	fail:rdma_create_id:6:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
+	5	operation!	> $transfer arrived, server to client failed: $silent
 	END
-	outcomes check --duration 0 192.0.2.1 20000 <<<"0	check payload:1048576 3*accept=busy from:300	> $ready"
+	outcomes check --duration 0 192.0.2.1 20000 <<<"0	3*accept=busy from:300	> $ready"
 }
 
 @test "--check with PORT: control characters in the server's device name are escaped" {
 	use address
-	outcomes check --duration 0 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
+	outcomes check --duration 0 192.0.2.1 20000 <<<$'0\tdevice:peer\e[7m-with-a-long-name\t> rdma-server for one mode, device peer\\\\x1b\[7m-with-a, '
 }
 
 # The failing call belongs to one of the three simultaneous sessions. Before them --check makes one protection domain
@@ -1363,11 +1368,11 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	use address
 	local script text number='[0-9.]+ [kMG]?bit/s'
 	for script in immediate "immediate slow-start"; do # the measurement takes one second, as long as --timeout
-		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
+		outcomes check --connections 3 192.0.2.1 20000 <<<"0	$script"
 		[ "$(grep -E -c "^path        source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
 	done
 	while IFS=$'\t' read -r script text; do
-		fake check "check payload:1048576 $script" --connections 3 --duration 0 192.0.2.1 20000
+		fake check "$script" --connections 3 --duration 0 192.0.2.1 20000
 		[ "$status" -eq 1 ]
 		[ "$(grep -c '^path        source port 499[0-9]*: verified in both directions$' <<<"$output")" -eq 2 ]
 		grep -x "$text" <<<"$output"$'\n'"$stderr"
@@ -1376,7 +1381,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	fail:rdma_create_id:14:24	rdma-client: cannot create a connection identifier: Too many open files
 	END
 	for script in "fail:rdma_connect:9:101" "iwarp fail:rdma_connect:7:101"; do
-		fake check "check payload:1048576 $script" --connections 3 --duration 0 --json 192.0.2.1 20000
+		fake check "$script" --connections 3 --duration 0 --json 192.0.2.1 20000
 		[ "$status" -eq 4 ]
 		python3 -c 'import json, sys
 outcome = json.loads(sys.argv[1])
@@ -1573,7 +1578,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	client	143	signal:getaddrinfo:1:15
 	client -B 192.0.2.2	130	signal:getaddrinfo:2:2
 	server -B 192.0.2.1	143	signal:getaddrinfo:1:15
-	check 192.0.2.1 20000	143	check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address  	!> address  *address  
+	check 192.0.2.1 20000	143	addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address  	!> address  *address  
 	END
 }
 
@@ -1594,7 +1599,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		client	143	signal:getaddrinfo:1:15
 		server -B 192.0.2.1	130	signal:getaddrinfo:1:2
 		client	129	signal:getaddrinfo:1:1
-		check 192.0.2.1 20000	143	check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address
+		check 192.0.2.1 20000	143	addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address
 		client -t 10	130	sent-MR+signal signal:rdma_disconnect:1:2
 	END
 	)
@@ -1991,10 +1996,10 @@ device_that_counts() {
 	client --report	0	set:verdict.errors=18446744073709551615	> no errors counted by double0?errors counted: 0 by this side, 18446744073709551614 by the peer
 	client -J	0	read	disconnected.	> "error_counters": { }
 	END
-	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters    no errors counted by this host's device during the sessions"
-	outcomes check --json --duration 0 192.0.2.1 20000 <<<'0	check payload:1048576	> "lost_share": 0, "lost_direction": null }'
+	outcomes check 192.0.2.1 20000 <<<"0	read	> counters    no errors counted by this host's device during the sessions"
+	outcomes check --json --duration 0 192.0.2.1 20000 <<<'0	read	> "lost_share": 0, "lost_direction": null }'
 	rm -r "$FAKE_VERBS_DEVICE"
-	outcomes check --json --duration 0 192.0.2.1 20000 <<<"0	check payload:1048576	> this host's device has no error counters, which would show lost packets*\"lost_share\": null, \"lost_direction\": null }"
+	outcomes check --json --duration 0 192.0.2.1 20000 <<<"0	read	> this host's device has no error counters, which would show lost packets*\"lost_share\": null, \"lost_direction\": null }"
 	outcomes <<-END
 	client --report	0	uncounted
 	client -J	0	read	disconnected.	> "error_counters": null
@@ -2283,7 +2288,7 @@ exit_status_of() {
 			[ "$status" -eq 0 ] || { echo "$script: $stderr"; return 1; }
 		done
 	done
-	outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 immediate"
+	outcomes check --connections 3 192.0.2.1 20000 <<<"0	immediate"
 }
 
 # bats test_tags=slow

@@ -132,9 +132,8 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	in_port_t before = address->sin_port;
 
 	address->sin_port = htons(port);
-	probe->session.pattern_size = 1;
+	probe->session.pattern_size = probe->session.wanted = 1;
 	probe->session.connections = 1;
-	probe->parameters = (struct session_parameters){ 0 };
 	probe->start = 0;
 	probe->outcome_count = 0;
 	probe->run(probe, probe->argument);

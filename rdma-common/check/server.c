@@ -21,6 +21,8 @@
  * least half of the simultaneous ones are this many times as fast.
  */
 #define MUCH_SLOWER 3
+/* Bytes of each pass of a rate measurement. */
+#define RATE_SIZE 65536
 /* Latency is measured by MIN_READS to MAX_READS READs of READ_SIZE bytes. */
 #define READ_SIZE 8
 #define MAX_READS 1000
@@ -130,18 +132,13 @@ static enum direction_result classify_direction(bool verified, bool completed)
 	return completed ? DIRECTION_ARRIVED : DIRECTION_UNKNOWN;
 }
 
-/* Set the results of both directions of the latest session. */
+/* Set the results of both directions of the latest session, in which both sides read. */
 static void judge(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
-	bool writes = probe->session.operation == OPERATION_WRITE;
 
-	probe->to_client = classify_direction(outcome->verified,
-					      writes ? outcome->peer_operated : outcome->operated);
-	/* over iWARP the completion of a WRITE shows only that TCP has the bytes */
-	probe->to_server = classify_direction(outcome->accepted,
-					      writes ? outcome->operated && !probe->path->iwarp
-						     : outcome->peer_operated);
+	probe->to_client = classify_direction(outcome->verified, outcome->operated);
+	probe->to_server = classify_direction(outcome->accepted, outcome->peer_operated);
 }
 
 /* Advise what to change if no connection was established, unless the cause has advice. */
@@ -184,10 +181,8 @@ static void report_server(struct probe *probe)
 				   : mtu_bytes((enum ibv_mtu)outcome->hello.mtu);
 	char *device = escape((const uint8_t *)name, strlen(name));
 
-	strbuf_addf(&probe->findings->found, "%s: rdma-server %s", outcome->peer,
-		    outcome->hello.flags & HELLO_ANY_OPERATION
-			    ? "for both modes"
-			    : operation_name(probe->session.operation));
+	strbuf_addf(&probe->findings->found, "%s: rdma-server for %s", outcome->peer,
+		    outcome->hello.flags & HELLO_ANY_OPERATION ? "both modes" : "one mode");
 	if (device && *device)
 		strbuf_addf(&probe->findings->found, ", device %s", device);
 	if (probe->path->gid[0])
@@ -303,25 +298,18 @@ static bool may_accept_soon(const struct probe *probe, const struct peer_hello *
 }
 
 /*
- * Prepare another attempt: with the other operation or, until `busy_deadline`, after a pause.
- * Return false if the server cannot be expected to accept, or no time is left.
+ * Prepare another attempt after a pause. Return false if the server cannot be expected to accept,
+ * or the attempt would begin after `busy_deadline`.
  */
 static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
 			    int64_t busy_deadline)
 {
-	bool other_mode =
-		server->hello_kind == HELLO_ABSENT || rejection_reason(server) == REFUSAL_OPERATION;
+	int64_t start = now_milliseconds() + BUSY_MILLISECONDS;
 
-	if (!probe->mode_is_known && other_mode) {
-		probe->mode_is_known = true;
-		probe->session.operation = probe->session.operation == OPERATION_READ
-						   ? OPERATION_WRITE
-						   : OPERATION_READ;
-		return true;
-	}
-	probe->mode_is_known = true;
-	probe->start = now_milliseconds() + BUSY_MILLISECONDS;
-	return probe->start < busy_deadline && may_accept_soon(probe, server);
+	if (start >= busy_deadline || !may_accept_soon(probe, server))
+		return false;
+	probe->start = start;
+	return true;
 }
 
 /* Set probe->loss: compare the share of packets lost so far with --max-loss. */
@@ -396,18 +384,18 @@ static void report_stopped(struct probe *probe)
 }
 
 /*
- * Run the next sessions. The client sends `size` bytes; the server sends as many, one byte with
- * `short_reply`, or BACK_SIZE bytes if its rate is measured. If the server rejects them, repeat
- * them while may_be_accepted(). Return false if a session did not run, or was stopped.
+ * Run the next sessions. The client sends `size` bytes, and the server `wanted` bytes. If the
+ * server rejects them, repeat them while may_be_accepted(). Return false if a session did not run,
+ * or was stopped.
  */
-static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
+static bool try_session(struct probe *probe, uint64_t size, uint32_t wanted)
 {
 	const struct outcome *outcome;
 	int64_t busy_deadline = now_milliseconds() + timeout_milliseconds(probe->options);
 	bool complete;
 
 	probe->session.pattern_size = size;
-	probe->parameters.short_reply = short_reply;
+	probe->session.wanted = wanted;
 	do {
 		if (!may_begin(probe))
 			return false;
@@ -422,8 +410,6 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 			return false;
 	} while (complete && outcome->rejected &&
 		 may_be_accepted(probe, &outcome->rejection, busy_deadline));
-	if (outcome->connected)
-		probe->mode_is_known = true;
 	if (probe->advertised_errors > 0) /* both counts include an extra 1: add it once */
 		probe->peer_errors += probe->advertised_errors - (probe->peer_errors > 0);
 	if (outcome->end.status != STATUS_SUCCESS &&
@@ -440,7 +426,7 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
  */
 static bool find_direction(struct probe *probe)
 {
-	if (!try_session(probe, probe->size, true))
+	if (!try_session(probe, probe->size, 1))
 		return false;
 	judge(probe);
 	probe->to_client =
@@ -461,7 +447,7 @@ static bool find_server(struct probe *probe)
 	const struct outcome *outcome;
 	enum status status;
 
-	if (!try_session(probe, 1, false))
+	if (!try_session(probe, 1, 1))
 		return false;
 	outcome = probe->outcome;
 	status = outcome->end.status;
@@ -494,23 +480,23 @@ static void explain_silence(struct probe *probe)
 }
 
 /* Transfer `size` bytes in each direction, and report the result. Return false after a failure. */
-static bool try_size(struct probe *probe, uint64_t size)
+static bool try_size(struct probe *probe, uint32_t size)
 {
 	const struct outcome *outcome;
 	bool good;
 
 	probe->size = size;
 	probe->step = "transfer";
-	if (!try_session(probe, size, false))
+	if (!try_session(probe, size, size))
 		return false;
 	outcome = probe->outcome;
 	if (!outcome->connected) {
-		strbuf_addf(&probe->findings->found, "%s: session of %" PRIu64 " byte%s: %s",
+		strbuf_addf(&probe->findings->found, "%s: session of %" PRIu32 " byte%s: %s",
 			    outcome->peer, size, size > 1 ? "s" : "", outcome->end.cause);
 		advise_connecting(probe);
 		return findings_report(probe->findings, "server", false);
 	}
-	if (probe->verified == 0)
+	if (probe->verified == 0 && outcome->hello.version > 0)
 		report_server(probe);
 	judge(probe);
 	good = outcome->end.status == STATUS_SUCCESS;
@@ -530,14 +516,14 @@ static bool try_size(struct probe *probe, uint64_t size)
  */
 static bool try_sizes(struct probe *probe)
 {
-	const uint64_t mtu = probe->path->mtu, packet = probe->path->iwarp ? 0 : mtu;
-	const uint64_t sizes[] = { 1,
+	const uint32_t mtu = probe->path->mtu, packet = probe->path->iwarp ? 0 : mtu;
+	const uint32_t sizes[] = { 1,
 				   mtu > USUAL_MTU ? USUAL_MTU : 0,
 				   packet ? packet - 1 : 0,
 				   packet,
 				   mtu ? mtu + 1 : 0,
-				   (uint64_t)64 << 10,
-				   (uint64_t)1 << 20 };
+				   (uint32_t)64 << 10,
+				   MAX_WANTED };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		if (sizes[i] && !try_size(probe, sizes[i]))
@@ -574,11 +560,10 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
  * Run a session that measures. Return false if it did not run, or failed; report a failure as a
  * finding of `step`.
  */
-static bool run_measurement(struct probe *probe, const char *step, uint64_t size, bool short_reply)
+static bool run_measurement(struct probe *probe, const char *step, uint64_t size, uint32_t wanted)
 {
-	probe->parameters.measured = true;
 	probe->step = step;
-	if (!try_session(probe, size, short_reply))
+	if (!try_session(probe, size, wanted))
 		return false;
 	if (probe->outcome->end.status == STATUS_SUCCESS)
 		return true;
@@ -594,9 +579,9 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 
 	probe->session.operation = OPERATION_WRITE;
 	probe->session.duration_seconds = back ? 0 : seconds;
-	probe->parameters.reverse_seconds = back ? seconds : 0;
+	probe->session.wanted_seconds = back ? seconds : 0;
 	probe->measuring += (int64_t)seconds * 1000;
-	if (!run_measurement(probe, "rate", back ? 1 : BACK_SIZE, !back))
+	if (!run_measurement(probe, "rate", back ? 1 : RATE_SIZE, back ? RATE_SIZE : 1))
 		return false;
 	arrived = probe->outcome->rates;
 	*rate = back ? arrived.to_client : arrived.to_server;
@@ -685,10 +670,10 @@ static bool try_latency(struct probe *probe)
 	probe->session.operation = OPERATION_READ;
 	probe->session.iterations = count_reads(probe);
 	probe->session.duration_seconds = 0;
-	probe->parameters.reverse_seconds = 0;
+	probe->session.wanted_seconds = 0;
 	probe->session.depth = 1;
 	probe->session.busy_poll = true;
-	if (!run_measurement(probe, "latency", READ_SIZE, false))
+	if (!run_measurement(probe, "latency", READ_SIZE, READ_SIZE))
 		return false;
 	median = (double)latency_quantile(latency, 0.5) / 1e3;
 	late = (double)latency_quantile(latency, 0.99) / 1e3;
@@ -747,7 +732,7 @@ static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 static bool report_source_port(struct probe *probe, const struct outcome *outcome)
 {
 	bool good = outcome->end.status == STATUS_SUCCESS;
-	bool measured = good && probe->parameters.measured;
+	bool measured = good && probe->options->duration_seconds > 0;
 	bool slow = measured && is_slow(probe, outcome);
 
 	strbuf_addf(&probe->findings->found, "%s: ", source_port_describe(outcome->port).text);
@@ -786,17 +771,17 @@ static bool try_paths(struct probe *probe)
 	probe->step = "path";
 	if (session->connections == 1)
 		return true;
-	if (probe->parameters.measured) {
+	if (probe->options->duration_seconds > 0) {
 		session->operation = OPERATION_WRITE;
 		session->iterations = 0;
 		session->duration_seconds = probe->options->duration_seconds;
-		probe->parameters.reverse_seconds = probe->options->duration_seconds;
+		session->wanted_seconds = probe->options->duration_seconds;
 		probe->measuring += (int64_t)probe->options->duration_seconds * 1000;
 		session->depth = probe->options->depth;
 		session->busy_poll = false;
 	}
 	/* even if one session did not run, report the others */
-	good = try_session(probe, BACK_SIZE, false);
+	good = try_session(probe, RATE_SIZE, RATE_SIZE);
 	for (unsigned int i = 0; i < probe->outcome_count && !probe->process->signal_number; i++)
 		good &= report_source_port(probe, &probe->outcomes[i]);
 	return good;
@@ -814,7 +799,6 @@ static bool go_on(struct probe *probe)
 	change_ending_signals(SIG_BLOCK);
 	if (!found)
 		return false;
-	probe->mode_is_known = false;
 	probe->before.any = probe->after.any = false;
 	probe->packets_to_server = probe->packets_to_client = 0;
 	probe->begun = probe->measuring = 0;

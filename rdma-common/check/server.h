@@ -32,7 +32,7 @@ struct outcome {
 	struct peer_hello rejection; /* valid if `rejected` */
 	int answer;                  /* answer to the connect request (connection->answer) */
 	bool connected;
-	struct hello hello; /* the server's hello, valid if `connected` */
+	struct hello hello; /* the server's hello; version 0: none that is valid */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
 	unsigned int port; /* source port (source_port()); 0: unknown */
 	/* the operation of this side, or of the server, completed */
@@ -47,9 +47,8 @@ struct probe;
 
 /*
  * Wait until probe->start. Then run probe->session.connections sessions at once with
- * probe->path->address, as probe->session and probe->parameters say. Interrupt them at
- * probe->stop_time. Update probe->reached. Call probe_take() for each session that ran. After a
- * signal, run none.
+ * probe->path->address and probe->session. Interrupt them at probe->stop_time. Update
+ * probe->reached. Call probe_take() for each session that ran. After a signal, run none.
  */
 typedef void (*session_function)(struct probe *probe, void *argument);
 
@@ -60,22 +59,20 @@ struct probe {
 	struct path *path;
 	session_function run;
 	void *argument;
-	struct options session;               /* options of the next session */
-	struct session_parameters parameters; /* parameters of the next session */
-	int64_t start;         /* earliest start of the next session (now_milliseconds()) */
-	int64_t stop_time;     /* time to interrupt that session; INT64_MAX: never */
-	int64_t begun;         /* start of the first session (now_milliseconds()); 0: none */
-	int64_t measuring;     /* planned milliseconds of all rate measurements so far */
-	const char *step;      /* step of the next session's finding */
-	bool stopped;          /* no further session runs, because packets are lost */
-	bool needs_explaining; /* a session failed, and no lost packets explain it */
+	struct options session; /* options of the next session */
+	int64_t start;          /* earliest start of the next session (now_milliseconds()) */
+	int64_t stop_time;      /* time to interrupt that session; INT64_MAX: never */
+	int64_t begun;          /* start of the first session (now_milliseconds()); 0: none */
+	int64_t measuring;      /* planned milliseconds of all rate measurements so far */
+	const char *step;       /* step of the next session's finding */
+	bool stopped;           /* no further session runs, because packets are lost */
+	bool needs_explaining;  /* a session failed, and no lost packets explain it */
 	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions, run at once */
 	unsigned int outcome_count;               /* number of valid outcomes */
 	const struct outcome *outcome;            /* the worst of them */
-	bool reached;       /* a connection was established, an rdma-server rejected one, or the
-			       program must end */
-	bool mode_is_known; /* the server's operation is known, or both were tried */
-	uint64_t size;      /* latest size: bytes in each direction */
+	bool reached;  /* a connection was established, an rdma-server rejected one, or the program
+			  must end */
+	uint64_t size; /* latest size: bytes in each direction */
 	enum direction_result to_server, to_client; /* results of this size */
 	int64_t exchange;  /* shortest duration of a session that transferred a size, in ns */
 	uint64_t verified; /* the largest size that was verified in both directions; 0: none */

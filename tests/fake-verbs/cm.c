@@ -802,8 +802,6 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	int error = enter("rdma_connect");
 	struct stimulus *stimulus;
 
-	if (scripted("check") && peer_does_other_operation(parameters->private_data))
-		refusal = REFUSAL_OPERATION;
 	if (early || late) {
 		sleep_until_signal(early, late);
 		error = EINTR;

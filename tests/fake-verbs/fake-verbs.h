@@ -303,8 +303,9 @@ struct peer {
 	struct transfer transfer;
 	uint8_t *outgoing; /* one pass of the payload */
 	uint64_t outgoing_length;
-	uint8_t *source, *sink; /* the rings */
-	uint8_t *incoming;      /* bytes copied out of the sink */
+	uint32_t wanted, wanted_seconds; /* from the hello of a --check client */
+	uint8_t *source, *sink;          /* the rings */
+	uint8_t *incoming;               /* bytes copied out of the sink */
 	uint64_t incoming_size;
 	uint64_t region_address; /* address of the program's region */
 	uint32_t region_rkey;
@@ -338,11 +339,6 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
  * Decode and check the program's hello, and plan the session. `passive`: the program is the server.
  */
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size);
-/*
- * Return true if the client's hello is invalid, or asks for an operation that this peer, a server,
- * does not perform. A client that measures a rate may ask for either operation.
- */
-bool peer_does_other_operation(const uint8_t *wire);
 /* Check the reason for which the program, a server, rejects the peer. */
 void peer_reads_rejection(const uint8_t *wire, uint32_t size);
 /* Start the session that the program, a server, has accepted. */

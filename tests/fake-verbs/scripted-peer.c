@@ -25,7 +25,7 @@
 #define DEVICE          "double0"
 #define PEER_DEVICE     "peer0"
 /* The reserved flags of a hello (rdma-pair(7)). */
-#define RESERVED_FLAGS (1 << 6 | 0xf800)
+#define RESERVED_FLAGS (0x70 | 0xfe00)
 /* Number of passes of a timed stream or a timed operation of the peer. */
 #define TIMED_PASSES 3
 
@@ -39,18 +39,13 @@ unsigned int peers_served(void)
 	return served;
 }
 
-/* The operation of the latest client if it measures a rate or latency; -1: the script decides. */
-static int measured_operation = -1;
-
-static bool requests_rate(const struct hello *hello)
-{
-	return hello->flags & HELLO_CHECK_RATE;
-}
+/* The operation of the latest client if it runs --check. If it is -1, the script decides. */
+static int checked_operation = -1;
 
 static bool writes(void)
 {
-	return measured_operation < 0 ? scripted("write")
-				      : measured_operation > 0; /* OPERATION_WRITE is 1 */
+	return checked_operation < 0 ? scripted("write")
+				     : checked_operation == 1; /* OPERATION_WRITE */
 }
 
 /* Return true if the peer sends no hello, like the tutorial's program. */
@@ -83,9 +78,17 @@ static void read_outgoing(struct peer *peer, const char *name)
 	__real_fclose(file);
 }
 
+/* Set the payload to the pattern of --size. */
+static void fill_pattern(struct peer *peer)
+{
+	for (uint64_t i = 0; i < peer->outgoing_length; i++)
+		peer->outgoing[i] =
+			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
+}
+
 /*
- * Initialize the peer, with one pass of its payload: file:NAME, or TEXT and zeros. Bytes beyond the
- * tutorial's payload vary with their position.
+ * Initialize the peer, with one pass of its payload: file:NAME, the pattern for wanted:N, or TEXT
+ * and zeros. Bytes beyond the tutorial's payload vary with their position.
  */
 void peer_start(struct peer *peer, struct fake_id *id)
 {
@@ -94,6 +97,11 @@ void peer_start(struct peer *peer, struct fake_id *id)
 	peer->id = id;
 	peer->outgoing_length = scripted_number("payload", TUTORIAL_PAYLOAD);
 	peer->outgoing = allocate(peer->outgoing_length + sizeof(TEXT));
+	peer->wanted = scripted_number("wanted", 0);
+	if (peer->wanted > 0) {
+		fill_pattern(peer);
+		return;
+	}
 	if (file) {
 		read_outgoing(peer, file);
 		return;
@@ -123,23 +131,22 @@ static bool peer_sends(bool passive)
 static struct hello own_hello(const struct peer *peer, bool passive)
 {
 	bool unknown = scripted("unknown") && peer_sends(passive);
-	unsigned int flags =
-		(scripted("one-way") ? HELLO_ONE_WAY : 0) | (unknown ? HELLO_UNKNOWN : 0) |
-		(scripted("every-pass") ? HELLO_VERIFY_ALL : 0) |
-		(scripted("check") ? HELLO_CHECK : 0) |
-		(scripted("check") && !passive ? HELLO_PATTERN : 0) |
-		(scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
-		(scripted("measures") && passive ? HELLO_CHECK_RATE : 0) |
-		(scripted("back") ? HELLO_CHECK_BACK : 0) | (scripted("counts") ? HELLO_COUNTS : 0);
+	unsigned int flags = (scripted("one-way") ? HELLO_ONE_WAY : 0) |
+			     (unknown ? HELLO_UNKNOWN : 0) |
+			     (scripted("every-pass") ? HELLO_VERIFY_ALL : 0) |
+			     (peer->wanted > 0 && !scripted("no-pattern") ? HELLO_PATTERN : 0) |
+			     (scripted("counts") ? HELLO_COUNTS : 0);
 	const char *device = scripted_text("device");
 	struct hello hello = {
 		.version = (uint8_t)scripted_number("version", HELLO_VERSION),
 		.operation = writes(),
 		.flags = (uint16_t)flags,
 		.length = unknown || !peer_sends(passive) ? 0 : peer->outgoing_length,
-		.seconds = scripted_number("seconds", 0),
-		.passes = scripted_number("passes", 1),
+		.seconds = scripted_number("seconds", peer->wanted_seconds),
+		.passes = scripted_number("passes", peer->wanted_seconds == 0),
 		.mtu = (uint8_t)scripted_number("peer-mtu", 0),
+		.wanted = scripted_number("wanted", peer->wanted),
+		.wanted_seconds = scripted_number("wanted-seconds", 0),
 	};
 
 	snprintf(hello.device, sizeof(hello.device), "%s", device ? device : PEER_DEVICE);
@@ -214,28 +221,33 @@ static void plan_transfer(struct peer *peer, const struct hello *program, bool p
 	peer->incoming = allocate(peer->incoming_size);
 }
 
-/*
- * Agree on the patterns of --check. A server sends as many bytes as the client requests: one,
- * BACK_SIZE, or as many as the client sends. Fill in the peer's pattern.
- */
-static void agree_on_check(struct peer *peer, bool passive, const struct hello *hello)
+/* Send the pattern that the client wants; with payload:N, one of another length. */
+static void send_pattern(struct peer *peer, const struct hello *client)
 {
-	unsigned int wanted = HELLO_CHECK | HELLO_PATTERN;
-	uint64_t longest = peer->outgoing_length, asked = scripted("check-short") ? 1 : longest;
+	forbid(client->wanted > MAX_WANTED || !(client->flags & HELLO_PATTERN),
+	       "the program wants too much, or sends no pattern itself");
+	peer->wanted = client->wanted;
+	peer->wanted_seconds = client->wanted_seconds;
+	peer->outgoing_length = scripted_number("payload", client->wanted);
+	free(peer->outgoing);
+	peer->outgoing = allocate(peer->outgoing_length);
+	fill_pattern(peer);
+}
 
-	if (scripted("back"))
-		asked = BACK_SIZE;
-	forbid(passive && ((hello->flags & wanted) != wanted || hello->length != asked),
+/* Check the acceptance of the program, a server: it sends the pattern that the script wants. */
+static void check_wanted(const struct hello *server)
+{
+	uint32_t wanted = scripted_number("wanted", 0);
+	uint32_t seconds = scripted_number("wanted-seconds", 0);
+
+	forbid(server->wanted != wanted || server->wanted_seconds > 0,
+	       "the program does not repeat how many bytes the peer wants");
+	if (wanted == 0)
+		return;
+	forbid(!(server->flags & HELLO_PATTERN) || server->length != wanted,
 	       "the program sends no pattern, or one of another length");
-	forbid(!passive && hello->length > longest, "the script needs payload:%llu",
-	       (unsigned long long)hello->length);
-	if (!passive && hello->flags & HELLO_CHECK_BACK)
-		peer->outgoing_length = BACK_SIZE;
-	else if (!passive)
-		peer->outgoing_length = hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
-	for (uint64_t i = 0; i < peer->outgoing_length; i++)
-		peer->outgoing[i] =
-			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
+	forbid(server->seconds != seconds || server->passes != (seconds == 0),
+	       "the program repeats its operation in another way than the peer wants");
 }
 
 /* Return true if the program has a payload. `passive`: the program is the server. */
@@ -248,8 +260,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 {
 	/* assumed by a peer that knows no hellos; the number of passes does not matter */
 	static const struct hello tutorial = { .length = TUTORIAL_PAYLOAD };
-	/* a client's --check asks for READs first: the operation may differ */
-	bool refused = scripted_number("refuse", 0) || scripted("check");
+	bool refused = scripted_number("refuse", 0);
 	struct hello hello;
 
 	if (scripted("no-hello")) {
@@ -260,33 +271,23 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	forbid(size != HELLO_SIZE || decode_hello(wire, size, &hello) != HELLO_CURRENT,
 	       "the program's private data is not a hello");
 	if (!passive)
-		measured_operation = requests_rate(&hello) ? hello.operation : -1;
+		checked_operation = hello.wanted > 0 ? hello.operation : -1;
 	forbid(hello.operation != writes() && !refused,
 	       "the program's hello has another operation");
 	forbid(hello.mtu != port_mtu(), "the program's hello has another MTU than its port");
-	forbid(hello.refusal ||
-		       (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)),
+	forbid(hello.refusal || (hello.passes > 0 && hello.seconds > 0),
 	       "the program's hello has a refusal, or passes and seconds");
 	forbid(hello.flags & RESERVED_FLAGS, "the program's hello has a reserved flag");
-	forbid(hello.flags & HELLO_CHECK_RATE && (passive || !(hello.flags & HELLO_CHECK)),
-	       "the program measures without --check, or as a server");
 	forbid(hello.length > 0 &&
 		       (hello.flags & HELLO_UNKNOWN || !sends_something(&hello, passive)),
 	       "the program's hello has a length for a payload that has none");
 	peer->may_count = hello.flags & HELLO_COUNTS;
 	forbid(strcmp(hello.device, DEVICE) != 0, "the program's hello does not name its device");
-	if (scripted("check") || scripted("check-short"))
-		agree_on_check(peer, passive, &hello);
+	if (passive)
+		check_wanted(&hello);
+	else if (hello.wanted > 0 && !is_tutorial())
+		send_pattern(peer, &hello);
 	plan_transfer(peer, is_tutorial() ? &tutorial : &hello, passive);
-}
-
-bool peer_does_other_operation(const uint8_t *wire)
-{
-	struct hello hello;
-
-	measured_operation = -1;
-	return decode_hello(wire, HELLO_SIZE, &hello) != HELLO_CURRENT ||
-	       (hello.operation != writes() && !requests_rate(&hello));
 }
 
 void peer_reads_rejection(const uint8_t *wire, uint32_t size)

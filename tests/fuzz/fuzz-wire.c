@@ -72,7 +72,8 @@ static void try_hello(const uint8_t *data, size_t size)
 	}
 	require(hello.version == HELLO_VERSION && size >= HELLO_SIZE);
 	encode_hello(&hello, wire);
-	require(!memcmp(wire, data, 18) && !memcmp(wire + 24, data + 24, 8));
+	require(!memcmp(wire, data, 18) && !memcmp(wire + 24, data + 24, 8) &&
+		!memcmp(wire + 48, data + 48, 8));
 	require(decode_hello(wire, sizeof(wire), &again) == HELLO_CURRENT);
 	encode_hello(&again, wire_again);
 	require(!memcmp(wire_again, wire, sizeof(wire)));

@@ -31,11 +31,10 @@ enum measured {
  * script.
  */
 struct turn {
-	uint64_t size;    /* bytes */
-	bool short_reply; /* the server sends one byte */
-	bool other;       /* its operation differs from the first session's */
-	bool later;       /* begins after a pause */
-	bool absent;      /* the session cannot start */
+	uint64_t size;   /* bytes */
+	uint32_t wanted; /* bytes that the server sends; 0 means `size` */
+	bool later;      /* begins after a pause */
+	bool absent;     /* the session cannot start */
 	enum status status;
 	bool connected;
 	bool gave_up; /* this side sent an early bad verdict */
@@ -97,7 +96,7 @@ static struct turn narrowed(uint64_t size, enum status how, enum local_stage our
 {
 	struct turn turn = ends(size, how, ours, theirs);
 
-	turn.short_reply = true;
+	turn.wanted = 1;
 	return turn;
 }
 
@@ -126,8 +125,9 @@ static struct turn measures(uint64_t size, enum measured measured, enum status h
 {
 	return (struct turn){
 		.size = size,
-		.short_reply = measured == TO_SERVER,
-		.other = measured != LATENCY,
+		.wanted = measured == TO_SERVER   ? 1
+			  : measured == TO_CLIENT ? 65536
+						  : 0,
 		.status = how,
 		.connected = how == STATUS_SUCCESS,
 		.measured = measured,
@@ -177,7 +177,6 @@ static struct turn port_measured(uint16_t port, uint64_t rate, uint64_t back)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
 
-	turn.other = true;
 	turn.measured = TO_SERVER | TO_CLIENT;
 	turn.to_server = rate * MBIT;
 	turn.to_client = back * MBIT;
@@ -196,11 +195,10 @@ static struct turn port_failed(uint16_t port, enum status how)
 enum kind {
 	OVER_ROCE = 0,
 	OVER_IWARP = 1,
-	WRITES = 2,  /* the server's mode is WRITE, not READ */
-	UNKNOWN = 4, /* the packet length is unknown, so three sizes are tried */
-	RATED = 8,   /* like UNKNOWN, then rates are measured for 2 s each way */
-	OVER_INFINIBAND = 16,
-	OVER_ROCE_V1 = 32,
+	UNKNOWN = 2, /* the packet length is unknown, so three sizes are tried */
+	RATED = 4,   /* like UNKNOWN, then rates are measured for 2 s each way */
+	OVER_INFINIBAND = 8,
+	OVER_ROCE_V1 = 16,
 };
 
 /* Lists of sizes that pass before a script begins; each list ends with 0. */
@@ -253,8 +251,6 @@ static void start(unsigned int kind, const uint64_t *passed, const struct turn *
 	check_init(&path.check, &path.options, &path.process);
 	path.options.minimum_rate = 0;
 	path.options.duration_seconds = kind & RATED ? 2 : 0;
-	path.options.operation = kind & WRITES ? OPERATION_WRITE : OPERATION_READ;
-	path.check.probe.session.operation = path.options.operation;
 	path.check.path.mtu = kind & (UNKNOWN | RATED) ? 0 : MTU;
 	path.check.path.iwarp = kind & OVER_IWARP;
 	path.check.path.infiniband = kind & OVER_INFINIBAND;
@@ -278,9 +274,11 @@ static void assert_measures(const struct probe *probe, enum measured measured)
 	const struct options *session = &probe->session;
 	unsigned int seconds = path.options.duration_seconds;
 
-	assert_int_equal(probe->parameters.measured, measured != NOTHING);
+	/* rates are those of WRITEs */
+	assert_int_equal(session->operation,
+			 measured & (TO_SERVER | TO_CLIENT) ? OPERATION_WRITE : OPERATION_READ);
 	assert_int_equal(session->duration_seconds, measured & TO_SERVER ? seconds : 0);
-	assert_int_equal(probe->parameters.reverse_seconds, measured & TO_CLIENT ? seconds : 0);
+	assert_int_equal(session->wanted_seconds, measured & TO_CLIENT ? seconds : 0);
 	assert_int_equal(session->iterations, measured == LATENCY ? path.reads : 0);
 	assert_int_equal(session->busy_poll, measured == LATENCY);
 	assert_int_equal(session->depth, measured == LATENCY ? 1 : path.options.depth);
@@ -330,7 +328,7 @@ static void run_one(struct probe *probe)
 			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
 		.rejected = turn->rejected,
 		.rejection = { turn->hello_kind, { .refusal = (uint8_t)turn->refusal } },
-		.agreement.peer.mtu = (uint8_t)path.mtu,
+		.agreement.peer = { .version = HELLO_VERSION, .mtu = (uint8_t)path.mtu },
 		.peer.text = "peer",
 		.peer_verdict.errors = turn->errors_there,
 		.counting = &counting,
@@ -340,8 +338,7 @@ static void run_one(struct probe *probe)
 	if (probe->session.pattern_size != turn->size)
 		fail_msg("'%s': a session of %" PRIu64 " bytes instead of %" PRIu64, path.row,
 			 probe->session.pattern_size, turn->size);
-	assert_int_equal(probe->parameters.short_reply, turn->short_reply);
-	assert_int_equal(probe->session.operation != path.options.operation, turn->other);
+	assert_int_equal(probe->session.wanted, turn->wanted ? turn->wanted : turn->size);
 	assert_int_equal(probe->start > now_milliseconds(), turn->later);
 	assert_measures(probe, turn->measured);
 	if (turn->absent)
@@ -565,38 +562,34 @@ TEST(failed_size_is_reported_with_the_state_of_each_direction_and_any_advice)
 {
 	const struct example examples[] = {
 		/* one payload has arrived: the other direction is blamed */
-		{ WRITES, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
-		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
-		{ WRITES, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), still_there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), still_there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		/* no payload has arrived: a session with a short reply tests which direction fails */
-		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
 		  .found = ended("verified", "failed", LOST, " -> large packets vanish from server to client: size 1 passes, size 1024 *") },
-		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_DONE) }, LOST,
 		  .found = ended("arrived", "not known", LOST, one_direction_at_least) },
 		/* RoCE v1 has one header of 40 bytes instead of the IPv4 and UDP headers */
 		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> large packets vanish from client to server: size 1024 passes, *'ping -M do -s 4140'*") },
-		/* over iWARP a completion only means that TCP accepted the bytes */
-		{ WRITES | OVER_IWARP, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
+		/* over iWARP TCP chooses the length of packets */
+		{ OVER_IWARP, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
 		  .found = ended("failed", "not known", LOST, " -> *'ping -M do -s 1024'*") },
-		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
 		  .found = ended("failed", "not known", LOST, " -> large packets vanish from client to server: size 1 passes, *") },
-		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
 		  .found = ended("not known", "not known", LOST, one_direction_at_least) },
-		{ WRITES, one_byte, { none_arrived(), still_there(), narrowed(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
 		  .found = ended("not known", "not known", STOPPED, "") },
-		{ WRITES, one_byte, { none_arrived(), still_there(), { 1024, .short_reply = true, .status = SILENCE } }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), { 1024, .wanted = 1, .status = SILENCE } }, LOST,
 		  .found = ended("not known", "not known", LOST, "") },
-		{ WRITES, one_byte, { none_arrived(), still_there(), { 1024, .short_reply = true, .absent = true } }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), { 1024, .wanted = 1, .absent = true } }, LOST,
 		  .found = ended("not known", "not known", LOST, "") },
 		/* a server that rejects a session still runs */
-		{ WRITES, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH) }, SILENCE,
-		  .found = ended("arrived", "failed", SILENCE, " -> large packets vanish from server to client: size 1 passes, *") },
+		{ OVER_ROCE, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH) }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, " -> large packets vanish from client to server: size 1 passes, *") },
 		/* if the server has ended, no size is blamed, even if one payload has arrived */
 		{ OVER_ROCE, one_byte, { none_arrived(), fails(1, REFUSAL) }, LOST,
 		  .found = ended("not known", "not known", LOST, server_gone(REFUSAL)) },
@@ -695,11 +688,10 @@ TEST(failed_connection_is_reported_with_its_cause_and_any_advice)
 		{ OVER_ROCE, up_to_1024, { fails(MTU - 1, REFUSAL) }, REFUSAL, .found = no_session(4095, REFUSAL, "") },
 		{ OVER_IWARP, up_to_1024, { fails(MTU + 1, LOST) }, LOST,
 		  .found = no_session(4097, LOST, ended_since) },
-		/* the other mode is tried once if the first rejection is for the mode or gives no reason */
-		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_CURRENT,
-								   .refusal = REFUSAL_OPERATION } }, REFUSAL,
+		/* the other operation is not tried: a server performs either one for a check */
+		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
-		{ OVER_ROCE, no_size, { refused_silently(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
+		{ OVER_ROCE, no_size, { refused_silently(1) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused_silently(1024) }, REFUSAL, .found = no_session(1024, REFUSAL, one_off) },
 		/* any other rejection ends the check */
@@ -787,7 +779,8 @@ TEST(server_is_described_with_advice_on_a_smaller_mtu_over_roce)
 		path.device = cases[i].device;
 		snprintf(path.check.path.gid, sizeof(path.check.path.gid), "%s", cases[i].gid);
 		play(BROKEN);
-		snprintf(pattern, sizeof(pattern), "ok: peer: rdma-server read%s", cases[i].found);
+		snprintf(pattern, sizeof(pattern), "ok: peer: rdma-server for one mode%s",
+			 cases[i].found);
 		expect("server", pattern);
 		expect_key("server", "device", *cases[i].device ? cases[i].device : NULL);
 	}
@@ -865,10 +858,10 @@ TEST(a_slow_direction_is_measured_twice)
 TEST(a_failed_measurement_determines_the_status)
 {
 	const struct example examples[] = {
-		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .status = LOST, .connected = true } }, LOST,
+		{ RATED, all_sizes, { { 65536, .wanted = 1, .measured = TO_SERVER, .status = LOST, .connected = true } }, LOST,
 		  .found = "failed: not measured: cause 6" },
 		/* a session that cannot start has no finding */
-		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .absent = true } }, BROKEN,
+		{ RATED, all_sizes, { { 65536, .wanted = 1, .measured = TO_SERVER, .absent = true } }, BROKEN,
 		  .found = "" },
 		{ RATED, all_sizes, { to_server(1), measures(1, TO_CLIENT, LOST) }, LOST,
 		  .found = "failed: not measured: cause 6" },
@@ -1149,9 +1142,9 @@ TEST(lost_packets_limit_the_time_for_further_sizes_and_measurements)
 		/* one lost packet limits a session's time, but does not show a lossy path */
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", "*failed: 1024 bytes: not verified: packets seem to be lost, and the sessions have taken *", "the sessions have taken * s, and packets seem to be lost" },
 		/* if the failed session had no time limit, the sessions that explain it have none */
-		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> large packets vanish from server to client: size 1 passes, *", "cause 5" },
+		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, OVER_ROCE, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> large packets vanish from client to server: size 1 passes, *", "cause 5" },
 		/* the time limit also applies to the sessions that would explain a failure after lost packets */
-		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, WRITES | UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server arrived, server to client not known: cause 5", "cause 5" },
+		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server not known, server to client arrived: cause 5", "cause 5" },
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },
 		{ { passes(1), passes(65536), passes(1048576), { 0 } }, RATED, 12000, 3, 200, GOOD, "rate", "failed: not measured: packets are lost, and the sessions have taken 12 s", "packets are lost *" },
 		{ { passes(1), passes(65536), passes(1048576), to_server(300), to_client(300), reads() }, RATED, 11000, 3, 200, GOOD, "rate", "ok: client to server 300 *", "packets are lost *" },
@@ -1243,17 +1236,11 @@ struct ibv_pd *ibv_alloc_pd(UNUSED struct ibv_context *context)
 	return NULL;
 }
 
-/* The next address inherits neither the errors counted before, nor the server's mode. */
+/* The next address does not inherit the errors counted before. */
 TEST(next_address_is_checked_from_the_beginning)
 {
 	const struct turn turns[] = {
-		refused_silently(1),
-		{ 1, .other = true, .status = SILENCE },
-		{ 1, .other = true, .status = REFUSAL, .rejected = true },
-		passes(1),
-		passes(1024),
-		absent(MTU + 1),
-		{ 0 },
+		refused_silently(1), passes(1), passes(1024), absent(MTU + 1), { 0 },
 	};
 	const struct turn refusals[] = { refused(1, REFUSAL_LENGTH), { 0 } };
 	struct sockaddr_in address = { .sin_family = AF_INET };
@@ -1262,7 +1249,7 @@ TEST(next_address_is_checked_from_the_beginning)
 	start(OVER_INFINIBAND, no_size, turns);
 	path.check.path.untried = &next;
 	for (int i = 0; i < 4; i++)
-		path.counters[i] = (struct counters){ .any = true, .values = { i > 1 ? 2 : 0 } };
+		path.counters[i] = (struct counters){ .any = true, .values = { i > 0 ? 2 : 0 } };
 	play(BROKEN);
 	assert_null(path.check.path.untried);
 	assert_false(path.check.path.infiniband); /* the next address belongs to an iWARP device */

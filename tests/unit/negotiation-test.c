@@ -107,8 +107,17 @@ TEST(an_incompatible_hello_is_refused)
 	}
 }
 
-#define MEASURES (HELLO_CHECK | HELLO_CHECK_RATE)
-#define BACK     (MEASURES | HELLO_CHECK_BACK)
+/* No program of this version wants more than MAX_WANTED bytes. */
+TEST(a_hello_that_wants_too_much_counts_as_another_version)
+{
+	const struct options options = { .role = ROLE_SERVER, .maximum_payload = 9 };
+	struct peer_hello peer = { HELLO_CURRENT,
+				   { .length = 9, .passes = 1, .wanted = MAX_WANTED } };
+
+	assert_int_equal(hello_refusal(&options, 9, &peer), REFUSAL_NONE);
+	peer.hello.wanted++;
+	assert_int_equal(hello_refusal(&options, 9, &peer), REFUSAL_VERSION);
+}
 
 /*
  * A stream of unknown length has only one pass. The side that operates on a stream decides how many
@@ -140,11 +149,6 @@ TEST(repeating_a_payload_of_unknown_length_is_refused)
 		{ "cs", WRITE, false, PIPE, 5, 1, REFUSAL_NONE },
 		/* one way: the payload in the other direction does not matter */
 		{ "s", WRITE, true, ONE | PIPE, 5, 1, REFUSAL_NONE },
-		/* --check uses patterns, not the server's pipe */
-		{ "s", READ, true, MEASURES, 0, 1000, REFUSAL_NONE },
-		{ "s", WRITE, true, BACK, 0, 1000, REFUSAL_NONE },
-		{ "c", WRITE, true, BACK, 0, 1000,
-		  REFUSAL_PASSES }, /* the client would repeat its own pipe */
 	};
 
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
@@ -170,82 +174,61 @@ TEST(repeating_a_payload_of_unknown_length_is_refused)
 
 /* ---- The agreement, also with a --check client ---- */
 
-#define EXAMINES (HELLO_CHECK | HELLO_PATTERN)
-
-/* Options and parameters of this side, as bits of a set. */
-enum {
-	CHECKS = 1,
-	SHORT = 2,
-	ONE_WAY = 4,
-	RATES = 8,
-	GETS_BACK = 16
-};
-
 /*
- * The client ends the session unless the server's answer has all that --check requested. --max-size
- * is 64 KiB: a longer payload is refused. An impossible length, or a payload that --one-way
- * excludes, breaks the protocol. A client ends the session if the server would send a pipe more
- * than once. A server sends a pattern only if HELLO_CHECK is set, and BACK_SIZE bytes only with all
- * flags of BACK. A client ignores these flags of a server: it sends its own payload, and may store
- * the server's.
+ * --max-size is 64 KiB: a longer payload is refused. An impossible length, or a payload that
+ * --one-way excludes, breaks the protocol. A client ends the session if the server would send a
+ * pipe more than once, or answers with other bytes than the client wants. A client that wants none
+ * may store the server's pattern.
  */
 TEST(the_agreement_has_the_requested_options_or_the_session_fails)
 {
 	static const struct {
 		enum role role;
-		unsigned int asks, flags; /* this side's options; flags of the peer's hello */
+		bool one_way;
+		uint32_t wanted, repeated; /* by this side; by the peer's hello */
+		unsigned int flags;        /* of the peer's hello */
 		uint64_t length; /* bytes of the peer's payload; this side's payload has 100 */
 		uint32_t passes;
 		enum status status;
-		uint64_t wanted; /* bytes of pattern, sent instead of this side's payload */
-		bool measures;   /* the peer's hello has HELLO_CHECK_RATE */
 	} cases[] = {
 		/* clang-format off */
-		{ ROLE_CLIENT, CHECKS, EXAMINES, 100, 1, STATUS_SUCCESS, 0, false },
-		{ ROLE_CLIENT, CHECKS, EXAMINES, 1, 1, STATUS_REFUSED, 0, false },
-		{ ROLE_CLIENT, CHECKS | RATES, EXAMINES, BACK_SIZE, 1, STATUS_REFUSED, 0, false },
-		{ ROLE_CLIENT, CHECKS | SHORT, EXAMINES, 1, 1, STATUS_SUCCESS, 0, false },
-		{ ROLE_CLIENT, CHECKS | SHORT, EXAMINES, 100, 1, STATUS_REFUSED, 0, false },
-		{ ROLE_CLIENT, CHECKS | SHORT, HELLO_CHECK, 1, 1, STATUS_REFUSED, 0, false },
-		{ ROLE_CLIENT, CHECKS | SHORT, HELLO_PATTERN, 1, 1, STATUS_REFUSED, 0, false },
-		{ ROLE_CLIENT, CHECKS | RATES | GETS_BACK, EXAMINES, BACK_SIZE, 1, STATUS_SUCCESS, 0, false },
-		{ ROLE_CLIENT, CHECKS | RATES | GETS_BACK, EXAMINES, 100, 1, STATUS_REFUSED, 0, false },
-		{ ROLE_CLIENT, 0, 0, BACK_SIZE, 1, STATUS_SUCCESS, 0, false },
-		{ ROLE_CLIENT, 0, 0, BACK_SIZE + 1, 1, STATUS_REFUSED, 0, false },
-		{ ROLE_CLIENT, 0, 0, UINT64_MAX, 1, STATUS_CONTENTS_WRONG, 0, false },
-		{ ROLE_CLIENT, 0, 0, 0, 1, STATUS_CONTENTS_WRONG, 0, false },
-		{ ROLE_CLIENT, ONE_WAY, ONE, 0, 1, STATUS_SUCCESS, 0, false },
-		{ ROLE_CLIENT, ONE_WAY, ONE, BACK_SIZE + 1, 1, STATUS_CONTENTS_WRONG, 0, false },
-		{ ROLE_CLIENT, 0, PIPE, 0, 1, STATUS_SUCCESS, 0, false },
-		{ ROLE_CLIENT, 0, PIPE, 0, 5, STATUS_REFUSED, 0, false },
-		{ ROLE_CLIENT, 0, EXAMINES, 100, 1, STATUS_SUCCESS, 0, false },
-		{ ROLE_CLIENT, 0, BACK, 100, 1, STATUS_SUCCESS, 0, true },
-		{ ROLE_SERVER, 0, EXAMINES, 100, 1, STATUS_SUCCESS, 100, false },
-		{ ROLE_SERVER, 0, MEASURES, 100, 1, STATUS_SUCCESS, 100, true },
-		{ ROLE_SERVER, 0, MEASURES | HELLO_CHECK_SHORT, 100, 1, STATUS_SUCCESS, 1, true },
-		{ ROLE_SERVER, 0, BACK, 100, 1, STATUS_SUCCESS, BACK_SIZE, true },
-		{ ROLE_SERVER, 0, BACK | HELLO_CHECK_SHORT, 100, 1, STATUS_SUCCESS, BACK_SIZE, true },
-		{ ROLE_SERVER, 0, BACK & ~HELLO_CHECK, 100, 1, STATUS_SUCCESS, 0, true },
-		{ ROLE_SERVER, 0, BACK & ~HELLO_CHECK_RATE, 100, 1, STATUS_SUCCESS, 100, false },
+		{ ROLE_CLIENT, false, 100, 100, HELLO_PATTERN, 100, 1, STATUS_SUCCESS },
+		{ ROLE_CLIENT, false, 1, 1, HELLO_PATTERN, 1, 1, STATUS_SUCCESS },
+		{ ROLE_CLIENT, false, 1, 1, HELLO_PATTERN, 1, 0, STATUS_SUCCESS },
+		{ ROLE_CLIENT, false, 100, 0, HELLO_PATTERN, 100, 1, STATUS_CONTENTS_WRONG },
+		{ ROLE_CLIENT, false, 100, 99, HELLO_PATTERN, 99, 1, STATUS_CONTENTS_WRONG },
+		{ ROLE_CLIENT, false, 100, 100, HELLO_PATTERN, 99, 1, STATUS_CONTENTS_WRONG },
+		{ ROLE_CLIENT, false, 100, 100, 0, 100, 1, STATUS_CONTENTS_WRONG },
+		{ ROLE_CLIENT, false, 0, 100, HELLO_PATTERN, 100, 1, STATUS_CONTENTS_WRONG },
+		{ ROLE_CLIENT, false, 0, 0, HELLO_PATTERN, 100, 1, STATUS_SUCCESS },
+		{ ROLE_CLIENT, false, 0, 0, 0, 65536, 1, STATUS_SUCCESS },
+		{ ROLE_CLIENT, false, 0, 0, 0, 65537, 1, STATUS_REFUSED },
+		{ ROLE_CLIENT, false, 0, 0, 0, UINT64_MAX, 1, STATUS_CONTENTS_WRONG },
+		{ ROLE_CLIENT, false, 0, 0, 0, 0, 1, STATUS_CONTENTS_WRONG },
+		{ ROLE_CLIENT, true, 0, 0, ONE, 0, 1, STATUS_SUCCESS },
+		{ ROLE_CLIENT, true, 0, 0, ONE, 65537, 1, STATUS_CONTENTS_WRONG },
+		{ ROLE_CLIENT, false, 0, 0, PIPE, 0, 1, STATUS_SUCCESS },
+		{ ROLE_CLIENT, false, 0, 0, PIPE, 0, 5, STATUS_REFUSED },
+		/* a client's payload may have another length than it wants, and need not be a pattern */
+		{ ROLE_SERVER, false, 100, 100, HELLO_PATTERN, 7, 1, STATUS_SUCCESS },
+		{ ROLE_SERVER, false, 100, 100, 0, 7, 1, STATUS_SUCCESS },
 		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		const struct options options = { .role = cases[i].role,
 						 .operation = WRITE,
-						 .maximum_payload = BACK_SIZE,
-						 .check = cases[i].asks & CHECKS,
-						 .one_way = cases[i].asks & ONE_WAY };
-		const struct session_parameters parameters = { .short_reply = cases[i].asks & SHORT,
-							       .measured = cases[i].asks & RATES,
-							       .reverse_seconds = !!(cases[i].asks &
-										     GETS_BACK) };
+						 .maximum_payload = 65536,
+						 .check = cases[i].wanted > 0,
+						 .wanted = cases[i].wanted,
+						 .one_way = cases[i].one_way };
 		const struct hello hello = { .version = HELLO_VERSION,
 					     .operation = WRITE,
 					     .flags = (uint16_t)cases[i].flags,
 					     .length = cases[i].length,
 					     .seconds = 7,
 					     .passes = cases[i].passes,
+					     .wanted = cases[i].repeated,
 					     .device = "mlx5_0" };
 		struct cm_event event = { .private_data_size = HELLO_SIZE,
 					  .responder_resources = 16 };
@@ -254,14 +237,11 @@ TEST(the_agreement_has_the_requested_options_or_the_session_fails)
 		struct failure failure;
 
 		encode_hello(&hello, event.private_data);
-		assert_int_equal(negotiate(&options, &parameters, &event, options.one_way, 100,
-					   &limits, &agreement, &failure),
+		assert_int_equal(negotiate(&options, &event, options.one_way, 100, &limits,
+					   &agreement, &failure),
 				 cases[i].status);
-		if (cases[i].status != STATUS_SUCCESS)
-			continue;
-		assert_int_equal(agreement.wanted_length, cases[i].wanted);
-		assert_int_equal(!!(agreement.peer.flags & HELLO_CHECK_RATE), cases[i].measures);
-		assert_string_equal(agreement.peer.device, "mlx5_0");
+		if (cases[i].status == STATUS_SUCCESS)
+			assert_string_equal(agreement.peer.device, "mlx5_0");
 	}
 }
 

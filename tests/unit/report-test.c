@@ -515,20 +515,20 @@ TEST(end_of_a_session_reports_disconnect_unfinished_requests_and_failure)
 TEST(server_prints_one_status_line_for_a_successful_session_of_a_check)
 {
 	static const struct {
-		uint16_t flags;
-		uint64_t length;
+		struct hello client;
 		enum operation operation;
 		bool verbose;
 		enum status status;
 		const char *expected, *error;
 	} cases[] = {
 		/* clang-format off */
-		{ 0, 1, OPERATION_READ, false, STATUS_SUCCESS, "1 byte, verified in both directions\n", "" },
-		{ HELLO_CHECK_SHORT, 4096, OPERATION_WRITE, false, STATUS_SUCCESS, "4096 bytes, verified in both directions\n", "" },
-		{ HELLO_CHECK_RATE, 65536, OPERATION_WRITE, false, STATUS_SUCCESS, "rate measured, verified in both directions\n", "" },
-		{ HELLO_CHECK_RATE, 8, OPERATION_READ, false, STATUS_SUCCESS, "latency measured, verified in both directions\n", "" },
-		{ 0, 8, OPERATION_READ, true, STATUS_SUCCESS, "8 bytes, verified in both directions\n", "[3] peer disconnected.\n" },
-		{ 0, 8, OPERATION_READ, false, STATUS_PEER_LOST, NULL, "report-test: [3] 192.0.2.1 port 7: it \"failed\"\n" },
+		{ { .length = 1, .passes = 1 }, OPERATION_READ, false, STATUS_SUCCESS, "1 byte, verified in both directions\n", "" },
+		{ { .length = 4096, .passes = 1 }, OPERATION_WRITE, false, STATUS_SUCCESS, "4096 bytes, verified in both directions\n", "" },
+		{ { .length = 65536, .seconds = 1 }, OPERATION_WRITE, false, STATUS_SUCCESS, "rate measured, verified in both directions\n", "" },
+		{ { .length = 1, .passes = 1, .wanted_seconds = 1 }, OPERATION_WRITE, false, STATUS_SUCCESS, "rate measured, verified in both directions\n", "" },
+		{ { .length = 8, .passes = 1000 }, OPERATION_READ, false, STATUS_SUCCESS, "latency measured, verified in both directions\n", "" },
+		{ { .length = 8, .passes = 1 }, OPERATION_READ, true, STATUS_SUCCESS, "8 bytes, verified in both directions\n", "[3] peer disconnected.\n" },
+		{ { .length = 8, .passes = 1 }, OPERATION_READ, false, STATUS_PEER_LOST, NULL, "report-test: [3] 192.0.2.1 port 7: it \"failed\"\n" },
 		/* clang-format on */
 	};
 
@@ -544,8 +544,7 @@ TEST(server_prints_one_status_line_for_a_successful_session_of_a_check)
 		own.operation = cases[i].operation;
 		session.options.verbose = own.verbose = cases[i].verbose;
 		connection->options = connection->log.options = &own;
-		connection->agreement.peer =
-			(struct hello){ .flags = cases[i].flags, .length = cases[i].length };
+		connection->agreement.peer = cases[i].client;
 		connection->outstanding_messages = 0;
 		connection->outcome.status = cases[i].status;
 		report_session(connection);
