@@ -319,7 +319,6 @@ static struct options options_for(const struct server *server, const struct peer
 	options.output = NULL;
 	options.iterations = options.interval_seconds = 0;
 	options.duration_seconds = hello->wanted_seconds;
-	options.verify_all = false;
 	options.minimum_rate = 0;
 	return options;
 }

@@ -289,9 +289,7 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 	struct stream_plan *other = writes ? &plan.incoming : &plan.outgoing;
 
 	own->passes = operation_passes(options);
-	own->verify_all = agreement->verifying && options->verify_all;
 	other->passes = agreement->peer.passes;
-	other->verify_all = agreement->peer.flags & HELLO_VERIFY_ALL;
 	return plan;
 }
 
@@ -449,8 +447,6 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_PATTERN;
 	if (sends && payload->length == LENGTH_UNKNOWN)
 		flags |= HELLO_UNKNOWN;
-	if (options->verify_all)
-		flags |= HELLO_VERIFY_ALL;
 	if (connection->engine->options->operation == OPERATION_ANY)
 		flags |= HELLO_ANY_OPERATION;
 	if (reports_counters(options))

@@ -111,7 +111,6 @@ enum kind {
 	PORT,    /* a number, as text for getaddrinfo(3); const char * */
 	SIZE,    /* bytes; uint64_t */
 	RATE,    /* bit/s; uint64_t */
-	SHARE,   /* percent, also with decimals; double */
 	HELP,    /* no field: print the help at once */
 	VERSION, /* no field: print the version at once */
 };
@@ -157,10 +156,8 @@ static const struct row rows[] = {
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
 { TIME,    BOTH | CHECK,     0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 0, .most = 1000000 },
-{ FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(verify_all),       .help = "verify each pass, not only one" },
 { NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
 { RATE,    BOTH | CHECK,     0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
-{ SHARE,   CLIENT | CHECK,   0,  "max-loss",     "PERCENT", AT(max_loss),         .help = "fail --check if more packets are lost", .standard = "0.1", .least = 0, .most = 100 },
 { FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "poll for completions instead of sleeping" },
 { FLAG,    CLIENT,           0,  "one-way",      NULL,      AT(one_way),          .help = "only the client reads or writes" },
 { TITLE,   BOTH,             0,  .name = "Output:" },
@@ -302,22 +299,6 @@ static enum parsed take_number(const struct row *row, const char *argument, void
 	return PARSED_RUN;
 }
 
-/* Parse a percentage with decimals, such as 0.05, into its field. */
-static enum parsed take_share(const struct row *row, const char *argument, double *field)
-{
-	size_t digits = strspn(argument, "0123456789");
-	const char *end = argument + digits;
-
-	if (end[0] == '.' && end[1])
-		end += 1 + strspn(end + 1, "0123456789");
-	*field = strtod(argument, NULL);
-	if (digits == 0 || *end || *field > (double)row->most)
-		return usage_error("--%s takes a percentage from %" PRIu64 " to %" PRIu64
-				   ", also with decimals (0.05), not '%s'",
-				   row->name, row->least, row->most, argument);
-	return PARSED_RUN;
-}
-
 /* Set the field of an option, or print what the option asks for. */
 static enum parsed take_option(struct options *options, const struct row *row, const char *argument,
 			       const char *usage)
@@ -331,8 +312,6 @@ static enum parsed take_option(struct options *options, const struct row *row, c
 	case TEXT:
 		*(const char **)field = argument;
 		return PARSED_RUN;
-	case SHARE:
-		return take_share(row, argument, field);
 	case HELP:
 		print_help(options->role, usage);
 		return PARSED_EXIT;
@@ -380,7 +359,6 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	char letters[2 * ROWS + 1] = { 0 };
 	bool of_sessions = false; /* an option was given that --check does not accept */
 	bool timed = false;       /* --duration was given */
-	bool of_check = false;    /* an option was given that belongs to --check alone */
 	int value;
 
 	list_options(options->role, names, letters);
@@ -395,14 +373,11 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 			return parsed;
 		of_sessions |= !(row->programs & CHECK);
 		timed |= row->field == AT(duration_seconds) && row->kind == TIME;
-		of_check |= row->kind == SHARE && row->field == AT(max_loss);
 	}
 	if (options->check && of_sessions)
 		return usage_error(
 			"--check accepts only --bind, --connections, --duration, --json, "
-			"--max-loss, --min-rate, --timeout, --tos and --verbose");
-	if (of_check && !options->check)
-		return usage_error("--max-loss applies only to --check");
+			"--min-rate, --timeout, --tos and --verbose");
 	if (options->check && !timed)
 		options->duration_seconds = CHECK_SECONDS;
 	if (!options->check && timed && options->duration_seconds == 0)

@@ -61,11 +61,9 @@ struct options {
 	unsigned int duration_seconds; /* time to repeat the operation, or of each measurement of
 					  --check; 0: none */
 	unsigned int interval_seconds; /* time between two reports of the rate; 0: not given */
-	unsigned int depth;    /* maximum number of outstanding work requests of the operation */
-	bool verify_all;       /* verify each pass of the operation, not only one */
-	uint64_t minimum_rate; /* minimum bit/s of this side, or with --check of both; 0: none */
-	double max_loss; /* client: --check fails above this share of lost packets, in percent */
-	bool one_way;    /* client: the server performs no operation */
+	unsigned int depth;       /* maximum number of outstanding work requests of the operation */
+	uint64_t minimum_rate;    /* minimum bit/s of this side, or with --check of both; 0: none */
+	bool one_way;             /* client: the server performs no operation */
 	unsigned int connections; /* client: number of sessions, all at once */
 	bool check;               /* client: only check this host, or the path to the address;
 				     server: the session belongs to a client's --check */

@@ -185,7 +185,7 @@ static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 }
 
 /*
- * Register a ring for the stream of `plan`: as long as the stream, but at most ring_share(). If
+ * Register a ring for the stream of `plan`: as long as a pass, but at most ring_share(). If
  * that fails, retry with half the length, in whole pages, down to a page. Store the length in
  * `plan`.
  */
@@ -193,7 +193,7 @@ static enum status ring_create(const struct region_owner *owner, struct region *
 			       struct stream_plan *plan, unsigned int rings, unsigned int access,
 			       struct failure *failure)
 {
-	uint64_t length = transfer_stream_length(plan), size;
+	uint64_t length = plan->length, size;
 	enum status status;
 
 	consider_cgroups(owner, length);

@@ -170,7 +170,6 @@ static void add_parameters(struct json_object *object, const struct connection *
 	json_add_known(object, "duration", options->duration_seconds);
 	json_add_flag(object, "one_way", connection->one_way);
 	json_add_flag(object, "check", options->check);
-	json_add_flag(object, "verify_all", options->verify_all);
 	json_add_known(object, "min_rate", options->minimum_rate);
 	json_add_known(object, "timeout", options->timeout_seconds);
 }

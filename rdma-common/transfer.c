@@ -40,11 +40,6 @@ static uint64_t all_passes(const struct stream_plan *plan)
 	return product;
 }
 
-uint64_t transfer_stream_length(const struct stream_plan *plan)
-{
-	return plan->verify_all ? all_passes(plan) : plan->length;
-}
-
 /* Return true for WRITEs whose source refills its ring as bytes are consumed, not on completion. */
 static bool refills_when_taken(const struct transfer *transfer)
 {
@@ -60,7 +55,7 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	uint64_t shorter = announced;
 
 	stream->announced = announced;
-	stream->repeats = fits && plan->passes != 1 && !plan->verify_all;
+	stream->repeats = fits && plan->passes != 1;
 	stream->fits_peer_ring = stream->repeats || (stream->agreed && stream->length <= announced);
 	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	if (stream == &transfer->source.stream && refills_when_taken(transfer) &&

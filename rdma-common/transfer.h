@@ -61,7 +61,6 @@
 /* One stream, as known before the peer's MSG_MR. */
 struct stream_plan {
 	bool present;    /* false: no payload in this direction (one way), other fields invalid */
-	bool verify_all; /* verify each pass: all passes form one stream, which never repeats */
 	uint64_t length; /* bytes of one pass; LENGTH_UNKNOWN: only one pass is possible */
 	uint64_t passes; /* number of passes; 0: until the time is over */
 	uint64_t ring;   /* bytes of this side's ring, at least 1 */
@@ -153,9 +152,6 @@ struct transfer_credits {
 	uint64_t sent, confirmed; /* this side's MSG_WINDOWs: sent, and confirmed by the peer */
 	uint64_t received, advertised; /* the peer's MSG_WINDOWs: received, and confirmed to it */
 };
-
-/* Return the length in bytes of all passes if each is verified, else of one; or LENGTH_UNKNOWN. */
-uint64_t transfer_stream_length(const struct stream_plan *plan);
 
 /* One side of a session. The caller may read it; only this module changes it. */
 struct transfer {

@@ -220,7 +220,7 @@ lose() {
 # With losses in both directions few packets are sent, so the counters may show one direction, or none. TCP repairs
 # losses, and soft-iWARP has no counters.
 # bats test_tags=slow
-@test "--check with PORT reports share and direction of RoCE packet loss, and exits with 8 above --max-loss" {
+@test "--check with PORT reports share and direction of RoCE packet loss, and exits with 8 above 0.1 %" {
 	local seconds=1 hosts lost
 	repair=full_rate
 	start_server write
@@ -244,11 +244,6 @@ lose() {
 	a:lost from server to client
 	a b:lost (in both directions|from .*|or late, in a direction that is not known)
 	END
-	lose a
-	check 0 --max-loss 20 192.0.2.1 "$port"
-	says "counters    packets are lost from server to client, about [0-9.]+ % of them; .*"
-	says "Ready\. All sizes arrived in both directions, verified; about [0-9.]+ % of the packets are lost\."
-	[[ $output != *"-> one of: a rate limit"* ]]
 }
 
 # This check takes 10 to 17 s; without limits on its sessions it took 43 to 78 s.

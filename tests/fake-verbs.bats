@@ -239,7 +239,7 @@ happy_path() {
 		one-off --report	0	$words	> verified in both directions	!> operations
 		one-off --min-rate 100T	0	$words
 		one-off --interval 1	0	$words	!> 0.000 to
-		one-off --verify-all -J	0	$words	check from 127.0.0.1	> "check": true, "verify_all": false
+		one-off -J	0	$words	check from 127.0.0.1	> "check": true
 		END
 	done
 }
@@ -304,7 +304,7 @@ happy_path() {
 	every -s 20000	0	payload:30000 ring:3000 coalesce
 	every -s 20000	0	payload:30000 ring:3000 immediate
 	every -s 20000	0	payload:9000 ring:4097 max_msg:64 late-source
-	every -s 20000	0	payload:9000 ring:4000 passes:3 every-pass
+	every -s 20000	0	payload:9000 ring:4000 passes:3
 	every -s 20000	0	payload:30000 ring:3000 peer-operation@300 operation@700
 	every -s 20000	0	payload:30000 ring:3000 received-WINDOW@400
 	every -s 20000	0	payload:30000 ring:3000 sent-WINDOW@900 inline:0
@@ -348,7 +348,7 @@ happy_path() {
 	# several passes through a ring; a pipe that the client keeps in memory, and that is longer than the ring
 	text=$(head -c 1500 "$file" | tr '\n' .)
 	printf '%s\0' "$text" >"$kept"
-	outcomes client --verify-all -n 99 -m "$text" <<<"0	write memory:50000 payload:1501 file:$kept same"
+	outcomes client -n 99 -m "$text" <<<"0	write ring:1000 payload:1501 file:$kept same"
 	outcomes client -f <(head -c 50001 "$file") <<<"0	memory:50000 payload:50001 file:$file same"
 	outcomes <<-END
 	client -f $file -o $kept.1 -n 3	0	memory:300000 payload:600001 file:$file same passes:3
@@ -1813,9 +1813,9 @@ no_signal_is_pending() {
 }
 
 @test "--json prints measurements, in bits as well, and the verified bytes" {
-	outcomes client -J -s 100 -n 5 --depth 4 <<<$'0\twrite every-pass passes:3 payload:1000 operation@10\tdisconnected.'
+	outcomes client -J -s 100 -n 5 --depth 4 <<<$'0\twrite passes:3 payload:1000 operation@10\tdisconnected.'
 	[ "$(values role operation transport device bytes operations request_bytes depth received_bytes verified verified_bytes latency_us)" = \
-		"client write RoCE double0 500 5 100 4 1000 True 3000 None" ]
+		"client write RoCE double0 500 5 100 4 1000 True 1000 None" ]
 	python3 -c 'import json, sys
 outcome = json.loads(sys.argv[1])
 rate = outcome["bytes"] / outcome["seconds"]
@@ -1865,18 +1865,16 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	END
 	fake client "ring:4096 payload:10000" -J --duration 1
 	[ "$(values status operations bytes verified_bytes)" = "0 3 30000 30000" ] # three passes of the peer's source
-	fake client "" -J --duration 1 --verify-all
-	[ "$(values status operations verified_bytes)" = "0 3 3072" ]
 	outcomes <<-END
 	client -s 10000	0	passes:0 seconds:1
-	client -s 10000	0	write passes:0 seconds:1 every-pass
+	client -s 10000	0	write passes:0 seconds:1 payload:60000 memory:50000
 	one-off -s 10000 --duration 1	0	passes:0 seconds:2
-	one-off -s 10000 --duration 1	0	passes:0 seconds:0 every-pass memory:50000
+	one-off -s 60000 --duration 1	0	passes:0 seconds:0 memory:50000
 	END
 }
 
-# In simulated time the source has its bytes after 5 s, and the operation then takes milliseconds, or --duration. In the
-# last row the bytes of the second of three verified passes are late. Columns: least and most seconds, options, script.
+# In simulated time the source has its bytes after 5 s, and the operation then takes milliseconds, or --duration.
+# Columns: least and most seconds, options, script.
 @test "the time of an operation and of each pass begins when it is posted, not while it waits for the source" {
 	local stream="payload:30000 ring:3000 late-source received-WINDOW@5000" repeated="payload:3000 late-source received-DONE@5000"
 	local script options least most
@@ -1901,7 +1899,6 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	0.01	0.2	--interval 1	$stream
 	2	2.2	--duration 2 --interval 1	$repeated
 	2	2.2	--one-way --duration 2 --depth 1	iwarp one-way $repeated
-	5	5.2	-n 3 --depth 1 --verify-all	payload:3000 received-WINDOW@5000
 	END
 	outcomes one-off -t 10 --min-rate 1M <<<"0	from:5000 iwarp $stream"
 }

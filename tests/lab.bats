@@ -129,5 +129,5 @@ export -f hundredths
 	echo "$output"
 	[ "$status" -eq 0 ]
 	# the medians, and their ratio with its spread
-	[ "$(grep -Ec '^\|.* s \| [0-9.]+ \| [0-9.]+ \| ([0-9.]+) \| \1\.\.\1 \|  \|$' <<<"$output")" -eq 3 ]
+	[ "$(grep -Ec '^\|.* s \| [0-9.]+ \| [0-9.]+ \| ([0-9.]+) \| \1\.\.\1 \|  \|$' <<<"$output")" -eq 2 ]
 }

@@ -12,24 +12,23 @@ struct lost {
 	bool excessive;
 };
 
-static struct lost judge_count(uint64_t count, uint64_t packets, double limit)
+static struct lost judge_count(uint64_t count, uint64_t packets)
 {
 	struct lost lost = { .share = packets > 0 ? (double)count / (double)packets : 0 };
 
 	if (lost.share > 1) /* each packet may be lost several times */
 		lost.share = 1;
-	lost.excessive = count >= MIN_LOST && lost.share * 100 > limit;
+	lost.excessive = count >= MIN_LOST && lost.share * 100 > MAX_LOSS;
 	return lost;
 }
 
-struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client,
-		       double limit)
+struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client)
 {
 	const struct losses counted = counters_losses(growth);
 	uint64_t count = counted.outgoing + counted.incoming + counted.either;
-	struct lost out = judge_count(counted.outgoing, to_server, limit);
-	struct lost in = judge_count(counted.incoming, to_client, limit);
-	struct lost all = judge_count(count, to_server + to_client, limit);
+	struct lost out = judge_count(counted.outgoing, to_server);
+	struct lost in = judge_count(counted.incoming, to_client);
+	struct lost all = judge_count(count, to_server + to_client);
 	bool directed = out.excessive || in.excessive;
 	struct loss loss = { .excessive = directed || all.excessive };
 

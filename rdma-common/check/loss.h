@@ -13,22 +13,24 @@
 #include "../counters.h"
 #include "../status.h"
 
+/* Percentage of lost packets above which a loss is excessive */
+#define MAX_LOSS 0.1
+
 struct loss {
 	double share; /* lost packets per packet sent in `direction` ("both": the larger share;
 			 NULL: of all packets), 0 to 1 */
 	/* "client to server", "server to client" or "both"; NULL: none lost, or not known. */
 	const char *direction;
-	bool excessive; /* the share is above the limit, and at least two packets are lost */
+	bool excessive; /* the share is above MAX_LOSS, and at least two packets are lost */
 };
 
 /*
  * Judge the loss by the growth of this host's port counters and the approximate number of packets
- * in each direction. `limit` is in percent. The port counts missing packets from the server, the
+ * in each direction. The port counts missing packets from the server, the
  * server's NAKs for missing packets from this host, and other retransmissions, without a direction.
  * The server's sum of errors is no evidence: it includes congestion marks and duplicates.
  */
-struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client,
-		       double limit);
+struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client);
 
 /* Describe a loss, as in "packets are lost from client to server". */
 struct strbuf loss_describe(const struct loss *loss);

@@ -312,13 +312,12 @@ static bool may_be_accepted(struct probe *probe, const struct peer_hello *server
 	return true;
 }
 
-/* Set probe->loss: compare the share of packets lost so far with --max-loss. */
+/* Set probe->loss: compare the share of packets lost so far with MAX_LOSS. */
 static void judge_loss(struct probe *probe)
 {
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
 
-	probe->loss = loss_judge(&growth, probe->packets_to_server, probe->packets_to_client,
-				 probe->options->max_loss);
+	probe->loss = loss_judge(&growth, probe->packets_to_server, probe->packets_to_client);
 }
 
 /* Return true if a session failed, other than by its rate. */
@@ -344,8 +343,7 @@ static bool may_begin(struct probe *probe)
 	probe->stop_time = INT64_MAX;
 	if (probe->needs_explaining)
 		return true;
-	if (probe->loss.excessive ||
-	    (transfers && probe->loss.share * 100 > probe->options->max_loss))
+	if (probe->loss.excessive || (transfers && probe->loss.share * 100 > MAX_LOSS))
 		probe->stop_time = begun + STOP_MILLISECONDS;
 	probe->stopped = probe->loss.excessive && now >= begun + LOSSY_MILLISECONDS;
 	return !probe->stopped;
@@ -860,8 +858,8 @@ static void add_loss(struct probe *probe, enum status status)
 	strbuf_addf(&probe->findings->advice, "one of: %s",
 		    loss_advice(probe->path->is_software, probe->path->infiniband));
 	if (status == STATUS_SUCCESS)
-		failure_set(&probe->failure, STATUS_TOO_SLOW, "%s, %s of them; --max-loss is %g %%",
-			    text.text, share.text, probe->options->max_loss);
+		failure_set(&probe->failure, STATUS_TOO_SLOW, "%s, %s of them: the limit is %g %%",
+			    text.text, share.text, MAX_LOSS);
 }
 
 /* Add both sides' errors, and the counters that have grown, to the finding. */

@@ -106,7 +106,7 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 
 /*
  * Report the counters that grew during the sessions, and the lost packets. Return `status`, or
- * STATUS_TOO_SLOW instead of STATUS_SUCCESS if more packets are lost than options->max_loss allows.
+ * STATUS_TOO_SLOW instead of STATUS_SUCCESS if more packets are lost than MAX_LOSS allows.
  */
 enum status probe_report_counters(struct probe *probe, enum status status);
 

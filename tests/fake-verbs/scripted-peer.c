@@ -25,7 +25,7 @@
 #define DEVICE          "double0"
 #define PEER_DEVICE     "peer0"
 /* The reserved flags of a hello (rdma-pair(7)). */
-#define RESERVED_FLAGS (0x70 | 0xfe00)
+#define RESERVED_FLAGS (0x78 | 0xfe00)
 /* Number of passes of a timed stream or a timed operation of the peer. */
 #define TIMED_PASSES 3
 
@@ -133,7 +133,6 @@ static struct hello own_hello(const struct peer *peer, bool passive)
 	bool unknown = scripted("unknown") && peer_sends(passive);
 	unsigned int flags = (scripted("one-way") ? HELLO_ONE_WAY : 0) |
 			     (unknown ? HELLO_UNKNOWN : 0) |
-			     (scripted("every-pass") ? HELLO_VERIFY_ALL : 0) |
 			     (peer->wanted > 0 && !scripted("no-pattern") ? HELLO_PATTERN : 0) |
 			     (scripted("counts") ? HELLO_COUNTS : 0);
 	const char *device = scripted_text("device");
@@ -175,7 +174,6 @@ static struct stream_plan plan_stream(bool present, const struct hello *sender,
 	uint64_t ring = unknown ? RING_OF_UNKNOWN : smaller(sender->length, MAX_RING);
 	struct stream_plan plan = {
 		.present = present,
-		.verify_all = operator->flags & HELLO_VERIFY_ALL,
 		.length = unknown ? LENGTH_UNKNOWN : sender->length,
 		.passes = unknown ? 1 : operator->passes,
 		.ring = smaller(ring, scripted_number("ring", MAX_RING)),

@@ -1027,28 +1027,25 @@ TEST(lost_packets_are_reported_with_share_and_direction)
 	const struct {
 		const char *counter, *other; /* both grow by `count` in the last session */
 		uint64_t count;
-		double max_loss; /* percent */
 		enum status status;
 		const char *found, *share, *direction;
 	} cases[] = {
 		/* clang-format off */
-		{ "rcvd_seq_err", "completer_retry_err", 2, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from client to server, about 5.6 % of them; rcvd_seq_err 2, completer_retry_err 2", "0.0555555556", "client to server" },
-		{ "out_of_seq_request", NULL, 2, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from server to client, about 5.6 % of them; out_of_seq_request 2", "0.0555555556", "server to client" },
-		{ "rcvd_seq_err", "out_of_seq_request", 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost in both directions, about 25 % of them; out_of_seq_request 9, rcvd_seq_err 9", "0.25", "both" },
-		{ "packet_seq_err", "out_of_sequence", 48, 0.1, STATUS_TOO_SLOW, "failed: packets are lost in both directions, about 100 % of them; out_of_sequence 48, packet_seq_err 48", "1", "both" },
-		{ "seq_err_naks_rcvd", NULL, 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from client to server, *", "0.25", "client to server" },
-		{ "tcpRetransSegs", NULL, 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from client to server, *", "0.25", "client to server" },
-		{ "oos_drop_count", NULL, 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from server to client, *", "0.25", "server to client" },
-		{ "local_ack_timeout_err", NULL, 3, 0.1, STATUS_TOO_SLOW, text_of("failed: %s, about 4.2 %% of them; local_ack_timeout_err 3", in_doubt), "0.0416666667", "not known" },
-		{ "out_of_sequence", "packet_seq_err", 1, 0.1, STATUS_TOO_SLOW, text_of("failed: %s, about 2.8 %% of them; *", in_doubt), "0.0277777778", "not known" },
-		/* a share of exactly `max_loss`, or a single lost packet, is not a failure */
-		{ "rcvd_seq_err", NULL, 9, 25, GOOD, "ok: packets are lost from client to server, about 25 % of them; rcvd_seq_err 9", "0.25", "client to server" },
-		{ "rcvd_seq_err", NULL, 9, 24.9, STATUS_TOO_SLOW, "failed: *", "0.25", "client to server" },
-		{ "out_of_seq_request", NULL, 1, 0.1, GOOD, "ok: packets are lost from server to client, about 2.8 % of them; out_of_seq_request 1", "0.0277777778", "server to client" },
+		{ "rcvd_seq_err", "completer_retry_err", 2, STATUS_TOO_SLOW, "failed: packets are lost from client to server, about 5.6 % of them; rcvd_seq_err 2, completer_retry_err 2", "0.0555555556", "client to server" },
+		{ "out_of_seq_request", NULL, 2, STATUS_TOO_SLOW, "failed: packets are lost from server to client, about 5.6 % of them; out_of_seq_request 2", "0.0555555556", "server to client" },
+		{ "rcvd_seq_err", "out_of_seq_request", 9, STATUS_TOO_SLOW, "failed: packets are lost in both directions, about 25 % of them; out_of_seq_request 9, rcvd_seq_err 9", "0.25", "both" },
+		{ "packet_seq_err", "out_of_sequence", 48, STATUS_TOO_SLOW, "failed: packets are lost in both directions, about 100 % of them; out_of_sequence 48, packet_seq_err 48", "1", "both" },
+		{ "seq_err_naks_rcvd", NULL, 9, STATUS_TOO_SLOW, "failed: packets are lost from client to server, *", "0.25", "client to server" },
+		{ "tcpRetransSegs", NULL, 9, STATUS_TOO_SLOW, "failed: packets are lost from client to server, *", "0.25", "client to server" },
+		{ "oos_drop_count", NULL, 9, STATUS_TOO_SLOW, "failed: packets are lost from server to client, *", "0.25", "server to client" },
+		{ "local_ack_timeout_err", NULL, 3, STATUS_TOO_SLOW, text_of("failed: %s, about 4.2 %% of them; local_ack_timeout_err 3", in_doubt), "0.0416666667", "not known" },
+		{ "out_of_sequence", "packet_seq_err", 1, STATUS_TOO_SLOW, text_of("failed: %s, about 2.8 %% of them; *", in_doubt), "0.0277777778", "not known" },
+		/* a single lost packet is not a failure */
+		{ "out_of_seq_request", NULL, 1, GOOD, "ok: packets are lost from server to client, about 2.8 % of them; out_of_seq_request 1", "0.0277777778", "server to client" },
 		/* Soft-RoCE counts a retry for each NAK, too: no second loss */
-		{ "rcvd_seq_err", "completer_retry_err", 1, 0.1, GOOD, "ok: packets are lost from client to server, about 2.8 % of them; rcvd_seq_err 1, completer_retry_err 1", "0.0277777778", "client to server" },
+		{ "rcvd_seq_err", "completer_retry_err", 1, GOOD, "ok: packets are lost from client to server, about 2.8 % of them; rcvd_seq_err 1, completer_retry_err 1", "0.0277777778", "client to server" },
 		/* duplicate requests and congestion marks are not losses */
-		{ "duplicate_request", "np_ecn_marked_roce_packets", 9, 0.1, GOOD, "ok: duplicate_request 9, np_ecn_marked_roce_packets 9", "0", NULL },
+		{ "duplicate_request", "np_ecn_marked_roce_packets", 9, GOOD, "ok: duplicate_request 9, np_ecn_marked_roce_packets 9", "0", NULL },
 		/* clang-format on */
 	};
 
@@ -1058,7 +1055,6 @@ TEST(lost_packets_are_reported_with_share_and_direction)
 		struct counters *after = &path.counters[3];
 
 		start(UNKNOWN, all_sizes, none);
-		path.options.max_loss = cases[i].max_loss;
 		path.check.path.is_software = true;
 		for (unsigned int session = 0; session < 4; session++)
 			path.counters[session].any = true;
@@ -1070,6 +1066,18 @@ TEST(lost_packets_are_reported_with_share_and_direction)
 		expect_key("counters", "lost_share", cases[i].share);
 		expect_key("counters", "lost_direction", cases[i].direction);
 	}
+}
+
+TEST(a_loss_is_excessive_above_one_packet_of_a_thousand)
+{
+	struct counters growth = { .any = true };
+	uint64_t *lost = &growth.values[counter_number("out_of_sequence")];
+
+	*lost = 2;
+	assert_false(loss_judge(&growth, 0, 2000).excessive);
+	assert_true(loss_judge(&growth, 0, 1999).excessive);
+	*lost = 1;
+	assert_false(loss_judge(&growth, 0, 10).excessive);
 }
 
 static struct turn takes(int64_t milliseconds, struct turn turn)
@@ -1103,7 +1111,6 @@ TEST(last_line_reports_lost_packets)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		start(UNKNOWN, no_size, cases[i].turns);
 		path.row = cases[i].line;
-		path.options.max_loss = 0.1;
 		path.options.port = "7";
 		path.lines = true;
 		for (unsigned int session = 0; session < 4; session++)
@@ -1136,7 +1143,7 @@ TEST(lost_packets_limit_the_time_for_further_sizes_and_measurements)
 		const char *step, *found, *error;
 	} cases[] = {
 		/* clang-format off */
-		{ { passes(1), { 0 } }, OVER_ROCE, 10000, 1, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *--max-loss is 0.1 %" },
+		{ { passes(1), { 0 } }, OVER_ROCE, 10000, 1, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *: the limit is 0.1 %" },
 		{ { passes(1), absent(1024) }, OVER_ROCE, 9000, 1, 2, BROKEN, "transfer", "ok: 1 byte: *", "counters: packets are lost from server to client, *" },
 		{ { passes(1), absent(1024) }, OVER_ROCE, 60000, 1, 0, BROKEN, "transfer", "ok: 1 byte: *", "unexpected failure" },
 		/* one lost packet limits a session's time, but does not show a lossy path */
@@ -1157,7 +1164,6 @@ TEST(lost_packets_limit_the_time_for_further_sizes_and_measurements)
 
 		start(cases[i].kind, no_size, cases[i].turns);
 		path.row = cases[i].found;
-		path.options.max_loss = 0.1;
 		path.check.probe.begun = now_milliseconds() - cases[i].milliseconds;
 		for (unsigned int session = 0; session < 4; session++)
 			path.counters[session].any = true;

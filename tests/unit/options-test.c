@@ -182,7 +182,6 @@ static const struct given {
 	{ "c",  NULL, "--connections",  "2",      AT(connections),      4, 2 },
 	{ "s",  NULL, "--max-sessions", "1",      AT(maximum_sessions), 4, 1 },
 	{ "s",  NULL, "--max-sessions", "1000000", AT(maximum_sessions), 4, 1000000 },
-	{ "cs", NULL, "--verify-all",   NULL,     AT(verify_all),       1, true },
 	{ "cs", NULL, "--busy-poll",    NULL,     AT(busy_poll),        1, true },
 	{ "cs", NULL, "--report",       NULL,     AT(report),           1, true },
 	{ "cs", "-J", "--json",         NULL,     AT(json),             1, true },
@@ -358,57 +357,24 @@ TEST(check_accepts_only_its_own_options)
 {
 	/* clang-format off */
 	static const char *const others[] = {
-		/* only these nine are accepted */
-		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2", "--max-loss=0.1",
-		"-mx", "-fx", "-s1", "-ox", "-n1", "--depth=1", "--report", "--verify-all", "--one-way",
+		/* only these eight are accepted */
+		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2",
+		"-mx", "-fx", "-s1", "-ox", "-n1", "--depth=1", "--report", "--one-way",
 		"--busy-poll", "--max-size=1", "--interval=1",
 	};
 	/* clang-format on */
 
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
 		const char *other = others[i / 2];
-		bool goes = i / 2 < 9;
+		bool goes = i / 2 < 8;
 
 		client_parses(i % 2 ? other : "--check", i % 2 ? "--check" : other,
 			      goes ? PARSED_RUN : PARSED_FAILED,
 			      goes ? NULL
 				   : "--check accepts only --bind, --connections, --duration, "
-				     "--json, --max-loss, --min-rate, --timeout, --tos and "
+				     "--json, --min-rate, --timeout, --tos and "
 				     "--verbose");
 	}
-}
-
-TEST(max_loss_is_a_percentage_for_check_only)
-{
-	static const struct {
-		const char *argument;
-		double percent;
-		const char *error;
-	} cases[] = {
-		/* clang-format off */
-		{ "--max-loss=0", 0, NULL },
-		{ "--max-loss=0.05", 0.05, NULL },
-		{ "--max-loss=100", 100, NULL },
-		{ "--max-loss=100.1", 0, "--max-loss takes a percentage from 0 to 100, also with decimals (0.05), not '100.1'" },
-		{ "--max-loss=.5", 0, "not '.5'" },
-		{ "--max-loss=1.", 0, "not '1.'" },
-		{ "--max-loss=1e1", 0, "not '1e1'" },
-		{ "--max-loss=0x1", 0, "not '0x1'" },
-		{ "--max-loss=nan", 0, "not 'nan'" },
-		{ "--max-loss=-1", 0, "not '-1'" },
-		{ "--max-loss=1%", 0, "not '1%'" },
-		/* clang-format on */
-	};
-
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		const char *error = cases[i].error;
-		struct options options = client_parses("--check", cases[i].argument,
-						       error ? PARSED_FAILED : PARSED_RUN, error);
-
-		if (!error)
-			assert_memory_equal(&options.max_loss, &cases[i].percent, sizeof(double));
-	}
-	client_parses("-v", "--max-loss=1", PARSED_FAILED, "--max-loss applies only to --check");
 }
 
 TEST(check_without_duration_measures_for_one_second)

@@ -567,7 +567,6 @@ TEST(json_result_has_each_measured_value)
 	session.id.route.path_rec = &path;
 	session.options.pattern_size = 1572864;
 	session.options.duration_seconds = 2;
-	session.options.verify_all = true;
 	session.options.minimum_rate = 9;
 	report_json(&session.connection); /* prints nothing: JSON is not requested */
 	session.options.json = session.options.check = true;
@@ -578,7 +577,7 @@ TEST(json_result_has_each_measured_value)
 		"\"peer_port\": 7, "
 		"\"local_address\": \"fd00::2\", \"transport\": \"RoCE\", \"device\": \"rxe0\", \"path_mtu\": 2048, "
 		"\"tos\": 104, "
-		"\"size\": 1572864, \"iters\": null, \"duration\": 2, \"one_way\": true, \"check\": true, \"verify_all\": true, "
+		"\"size\": 1572864, \"iters\": null, \"duration\": 2, \"one_way\": true, \"check\": true, "
 		"\"min_rate\": 9, \"timeout\": 10, "
 		"\"bytes\": 3145728000, \"operations\": 2000, \"seconds\": 2, \"bytes_per_second\": 1.572864e+09, "
 		"\"bits_per_second\": 1.2582912e+10, \"ops_per_second\": 1000, \"request_bytes\": 131072, "
@@ -677,7 +676,7 @@ TEST(program_without_a_session_prints_its_json_object)
 		"\"peer_port\": 8, "
 		"\"local_address\": null, \"transport\": null, \"device\": null, \"path_mtu\": null, \"tos\": null, "
 		"\"size\": null, "
-		"\"iters\": 1, \"duration\": null, \"one_way\": false, \"check\": false, \"verify_all\": false, \"min_rate\": null, "
+		"\"iters\": 1, \"duration\": null, \"one_way\": false, \"check\": false, \"min_rate\": null, "
 		"\"timeout\": 10, \"bytes\": 0, "
 		"\"operations\": 0, \"seconds\": null, \"bytes_per_second\": null, \"bits_per_second\": null, "
 		"\"ops_per_second\": null, "

@@ -40,9 +40,8 @@ enum {
 	IN = 2,
 	BOTH = OUT | IN,
 	READ = 4,
-	VERIFY_ALL = 8,
-	TIMED = 16,
-	EARLY = 32
+	TIMED = 8,
+	EARLY = 16
 };
 
 /* A side's plan in short; a field that is 0 has the default. */
@@ -57,7 +56,6 @@ struct kind {
 static struct transfer_plan plan_of(const struct kind *kind)
 {
 	struct stream_plan stream = {
-		.verify_all = kind->flows & VERIFY_ALL,
 		.length = kind->length,
 		.passes = kind->flows & TIMED ? 0
 			  : kind->passes      ? kind->passes
@@ -542,11 +540,10 @@ TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 	posts_run(16, 2, 100, true);
 	posts_run(16, 1, 100, true); posts_no_run(16);
 
-	tell_of("a request ends where a verified pass ends",
-		(struct kind){ OUT | VERIFY_ALL, 1000, 4096, 4096, .passes = 10 });
-	fills(3500); posts_run(16, 1, 1000, false); posts_run(16, 1, 1000, false); posts_run(16, 1, 1000, false);
-	posts_run(16, 1, 500, true);
-	posts_no_run(16); fills(596); posts_run(16, 1, 500, false); posts_run(16, 1, 96, true);
+	tell_of("a request ends where a pass of a stream ends",
+		(struct kind){ OUT, 1000, 4096, 999, .passes = 10 });
+	fills(3500); posts_run(16, 1, 999, true); posts_no_run(16); completes(1); at(250);
+	says((struct window){ .produced = 999 }); hears(NULL, (struct window){ .received = 1, .consumed = 999 }); posts_run(16, 1, 1, false); posts_run(16, 1, 998, true);
 
 	/* each request sends the only byte that is filled, so it asks for a completion */
 	tell_of("at most TRANSFER_SIGNALS completions are outstanding",
@@ -658,9 +655,9 @@ TEST(passes_end_at_the_planned_position)
 	tell_of("the sink copies the last pass", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
 	at(250); hears(NULL, (struct window){ .produced = 100000000 }); at(300); peer_done(NULL, 100000); may_copy(100000);
 
-	tell_of("verified passes are one stream",
-		(struct kind){ BOTH | VERIFY_ALL, 100000, 100000, 100000, .passes = 1000 });
-	fills_all(); posts_all(); is(it.side.operation.posted, 100000); sink_ends(100000000);
+	tell_of("passes that exceed the announced ring are one stream",
+		(struct kind){ BOTH, 100000, 99999, 99999, .passes = 1000 });
+	fills_all(); posts_all(); is(it.side.operation.posted, 99999); sink_ends(100000000);
 
 	tell("a timed WRITE ends with the pass that has begun", BOTH | TIMED, 100000, 100000, 100000);
 	ends_with_its_pass();
@@ -675,21 +672,20 @@ TEST(passes_end_at_the_planned_position)
 	is(it.side.source.stream.length, 200000); posts_all(); fills_all(); posts_all(); fills_all(); posts_all();
 	fills_all(); posts_all(); operated(true); ignores_stop();
 
-	tell("only its source ends a timed stream of verified passes",
-		BOTH | TIMED | VERIFY_ALL, 100000, 100000, 100000);
+	tell("only its source ends a timed stream of passes that exceed the ring",
+		BOTH | TIMED, 100000, 100000, 99999);
 	ignores_stop();
 
 	tell_of("a counted number of passes is not cut short", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 3 });
 	ignores_stop();
 
-	tell("a timed stream of verified passes ends once, with the pass that has begun",
-		BOTH | TIMED | VERIFY_ALL, 1000, 4096, 4096);
+	tell("a timed stream of passes ends once, with the pass that has begun", BOTH | TIMED, 1000, 4096, 999);
 	fills(1001); source_ends(2000); fills(999); source_ends(2000);
 
-	tell("a timed stream has at least one pass", BOTH | TIMED | VERIFY_ALL, 1000, 4096, 4096);
+	tell("a timed stream has at least one pass", BOTH | TIMED, 1000, 4096, 999);
 	source_ends(1000);
 
-	tell("a timed stream ends at once after a full pass", BOTH | TIMED | VERIFY_ALL, 1000, 4096, 4096);
+	tell("a timed stream ends at once after a full pass", BOTH | TIMED, 1000, 4096, 999);
 	fills(2000); source_ends(2000);
 
 	tell("a pipe ends after the filled bytes", BOTH, LENGTH_UNKNOWN, 4096, 4096);
@@ -826,20 +822,24 @@ TEST(length_that_overflows_is_not_taken_for_unknown)
 {
 	static const struct {
 		uint64_t length, passes, bytes;
-		bool verify_all;
 	} cases[] = {
-		{ (uint64_t)1 << 40, (uint64_t)1 << 40, LENGTH_UNKNOWN - 1, true },
-		{ 3, UINT64_MAX / 3, LENGTH_UNKNOWN - 1, true }, /* the product is LENGTH_UNKNOWN */
-		{ (uint64_t)1 << 40, 0, LENGTH_UNKNOWN, true },
-		{ (uint64_t)1 << 40, 3, (uint64_t)3 << 40, true },
-		{ (uint64_t)1 << 40, 3, (uint64_t)1 << 40, false },
+		{ (uint64_t)1 << 40, (uint64_t)1 << 40, LENGTH_UNKNOWN - 1 },
+		{ 3, UINT64_MAX / 3, LENGTH_UNKNOWN - 1 }, /* the product is LENGTH_UNKNOWN */
+		{ (uint64_t)1 << 40, 0, LENGTH_UNKNOWN },
+		{ (uint64_t)1 << 40, 3, (uint64_t)3 << 40 },
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct stream_plan plan = { true, cases[i].verify_all, cases[i].length,
-					    cases[i].passes, 0 };
+		const struct transfer_plan plan = {
+			.depth = 1,
+			.request_size = 1,
+			.share = 1,
+			.outgoing = { true, cases[i].length, cases[i].passes, 1 },
+		};
+		struct transfer side;
 
-		assert_true(transfer_stream_length(&plan) == cases[i].bytes);
+		transfer_init(&side, &plan);
+		assert_true(side.source.stream.length == cases[i].bytes);
 	}
 }
 
@@ -1082,8 +1082,7 @@ struct setting {
 	bool completes_early;
 	bool both; /* both streams; else the one that the client operates on: WRITE 0, READ 1 */
 	bool unknown[2]; /* the length of each stream is unknown in advance */
-	bool verify_all;
-	bool partial; /* workers also report single bytes, and store later than they copy */
+	bool partial;    /* workers also report single bytes, and store later than they copy */
 	uint8_t length[2], passes[2];
 	uint8_t source_ring[2], sink_ring[2]; /* bytes, for streams 0 and 1 */
 	uint8_t depth, request_size, share;
@@ -1137,11 +1136,11 @@ static void print_setting(void)
 		      setting.request_size, setting.share);
 	for (int stream = 0; stream < 2; stream++) {
 		if (has_stream(stream))
-			print_message("  stream %d: %u bytes%s, %u passes%s, rings %u to %u\n",
+			print_message("  stream %d: %u bytes%s, %u passes, rings %u to %u\n",
 				      stream, setting.length[stream],
 				      setting.unknown[stream] ? " (unknown)" : "",
-				      setting.passes[stream], setting.verify_all ? " verified" : "",
-				      setting.source_ring[stream], setting.sink_ring[stream]);
+				      setting.passes[stream], setting.source_ring[stream],
+				      setting.sink_ring[stream]);
 	}
 }
 
@@ -1692,7 +1691,6 @@ static struct stream_plan plan_stream(int stream, bool outgoing)
 {
 	return (struct stream_plan){
 		.present = has_stream(stream),
-		.verify_all = setting.verify_all,
 		.length = setting.unknown[stream] ? LENGTH_UNKNOWN : setting.length[stream],
 		.passes = setting.passes[stream],
 		.ring = outgoing ? setting.source_ring[stream] : setting.sink_ring[stream],
@@ -1797,15 +1795,14 @@ TEST(two_way_streams_arrive_in_every_order_of_events)
 	finish();
 }
 
-/* Explore repeated passes through rings of every length, and streams of verified passes. */
+/* Explore passes through rings of every length: longer ones than a pass, and shorter ones. */
 TEST(passes_arrive_in_every_order_of_events)
 {
-	for (int kind = 0; kind < 5 * 16; kind++) {
-		int length = 1 + kind / 16 % 3;
+	for (int kind = 0; kind < 3 * 16; kind++) {
+		int length = 1 + kind / 16;
 
 		set_alike(length, false, 1 + kind / 4 % 4, 1 + kind % 4);
 		setting.passes[0] = setting.passes[1] = 3;
-		setting.verify_all = kind >= 3 * 16;
 		must_hold();
 		setting.depth = 8; /* two requests per completion */
 		setting.request_size = 1;
