@@ -36,9 +36,10 @@
 #define MAX_NAMES      100
 /* Bytes for a path; the rest of PATH_MAX is room for a temporary name. */
 #define PATH_SIZE (PATH_MAX - (int)sizeof("/rdma-payload-000000"))
-/* The number of possible user or group ids: (uid_t)-1 is not an id. */
-#define ALL_IDS     UINT32_MAX
-#define OVERFLOW_ID 65534 /* the default overflow id (proc(5)) */
+/* The id that stands for each user that the user namespace does not map (user_namespaces(7)). */
+#define OVERFLOW_ID 65534
+/* Attributes of files that cannot be replaced, and of folders in which nothing can be renamed. */
+#define UNCHANGEABLE ((uint64_t)(STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND))
 /* The extended attribute with the ACL of a file (acl(5)). */
 #define ACL "system.posix_acl_access"
 
@@ -46,6 +47,7 @@
 struct place {
 	char path[PATH_SIZE];
 	char folder[PATH_SIZE]; /* the folder of `path` */
+	struct stat folder_about;
 	bool is_open;   /* it is open already and is written to in place: only the kernel knows its
 			   name */
 	int descriptor; /* the descriptor of this process that the name stands for; -1: none */
@@ -62,6 +64,7 @@ struct output {
 	bool syncs;                   /* the output is on a disk */
 	uint64_t unsynced, sync_size; /* bytes since the last sync; limit that causes a sync */
 	struct place place;
+	mode_t mode;                   /* the mode that a file gets if its final name is free */
 	char temporary_name[PATH_MAX]; /* name until the file gets its final name; empty: none */
 };
 
@@ -83,90 +86,75 @@ static int unless_unsupported(int result)
 	return result && unsupported ? 0 : result;
 }
 
-/*
- * Return 0 as unless_unsupported() does, and also if the call was denied: to this user (EPERM;
- * EACCES from NFSv4 and security modules), or for an id that this user namespace (EINVAL) or the
- * mount (EOVERFLOW) does not map.
- */
-static int unless_refused(int result)
-{
-	bool refused = errno == EPERM || errno == EACCES || errno == EOVERFLOW;
-
-	return result && refused ? 0 : unless_unsupported(result);
-}
-
 /* ---- Owners ---- */
 
-/* Return the sum of the last numbers of a file's lines; `otherwise` if it cannot be read. */
-static uint64_t add_last_numbers(const char *name, uint64_t otherwise)
+/* Return true if other users may plant files here that this user cannot remove. */
+static bool others_may_plant(const struct place *place)
 {
-	FILE *file = fopen(name, "re");
-	uint64_t sum = 0;
-	char line[64];
+	mode_t mode = place->folder_about.st_mode;
 
-	if (!file)
-		return otherwise;
-	while (fgets(line, sizeof(line), file)) {
-		const char *space = strrchr(line, ' ');
-
-		sum += strtoull(space ? space + 1 : line, NULL, 10);
-	}
-	fclose(file);
-	return sum;
+	return mode & S_ISVTX && mode & (S_IWGRP | S_IWOTH);
 }
 
 /*
- * Return true if this id is the overflow id, and may stand for ids that this user namespace does
- * not map (user_namespaces(7)). Each line of `map` ends with the number of ids in a range. Where
- * all ids are mapped, the overflow id is an ordinary one.
- */
-static bool is_unmapped(uint64_t id, const char *overflow, const char *map)
-{
-	return id == add_last_numbers(overflow, OVERFLOW_ID) && add_last_numbers(map, 0) < ALL_IDS;
-}
-
-static bool is_unmapped_user(uid_t user)
-{
-	return is_unmapped(user, "/proc/sys/kernel/overflowuid", "/proc/self/uid_map");
-}
-
-static bool is_unmapped_group(gid_t group)
-{
-	return is_unmapped(group, "/proc/sys/kernel/overflowgid", "/proc/self/gid_map");
-}
-
-/* ---- Names ---- */
-
-/*
- * Check that no other user, except the folder's owner, has planted this file in a sticky folder
- * that others may write to: that user would get the payload through a FIFO or a link, or as the
- * owner of a replaced file. The kernel's rules leave gaps: protected_symlinks (proc(5)) does not
- * cover readlink(2), protected_fifos does not cover open(2) without O_CREAT, and the sticky bit
- * does not stop root's rename(2). Unmapped owners may differ although their numbers are equal.
+ * Check that no other user, except the folder's owner, has planted this link, pipe or device: that
+ * user would get the payload. The kernel's rules leave gaps: protected_symlinks (proc(5)) does not
+ * cover readlink(2), and protected_fifos does not cover open(2) without O_CREAT. All unmapped users
+ * have the overflow id. open_special() finds out if this user owns a pipe or a device with that id.
+ * Nothing can find out who owns a link.
  */
 static int check_owner(const struct place *place, const struct stat *about)
 {
-	struct stat folder;
+	bool is_own = about->st_uid == geteuid(), trusted;
 
-	if (stat(place->folder, &folder))
-		return -1;
-	if (!(folder.st_mode & S_ISVTX) || !(folder.st_mode & (S_IWGRP | S_IWOTH)))
+	if (!others_may_plant(place))
 		return 0;
-	if ((about->st_uid == geteuid() || about->st_uid == folder.st_uid) &&
-	    !is_unmapped_user(about->st_uid))
-		return 0;
-	return fail(EPERM);
+	if (about->st_uid == OVERFLOW_ID)
+		trusted = is_own && !S_ISLNK(about->st_mode);
+	else
+		trusted = is_own || about->st_uid == place->folder_about.st_uid;
+	return trusted ? 0 : fail(OUTPUT_OTHER_OWNER);
 }
 
 /*
- * Get the attributes of the name; do not follow a symbolic link. In a sticky folder the result
- * stays valid: only root, this user and the folder's owner can remove a file that check_owner()
- * allows. ENOENT: the name does not exist.
+ * Check that this user owns the file `path`, although all unmapped users have the same id: only the
+ * owner may use O_NOATIME (open(2)).
  */
-static int inspect(const struct place *place, struct stat *about)
+static int check_unmapped_owner(const char *path)
 {
-	return lstat(place->path, about) ? -1 : check_owner(place, about);
+	int descriptor = open(path, O_RDONLY | O_NOATIME | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (descriptor < 0)
+		return errno == EPERM ? fail(OUTPUT_OTHER_OWNER) : -1;
+	close(descriptor);
+	return 0;
 }
+
+/* Return attributes of a file or a folder (statx(2)). Unknown attributes count as absent. */
+static uint64_t attributes_of(const char *name)
+{
+	struct statx about;
+
+	return statx(AT_FDCWD, name, 0, STATX_BASIC_STATS, &about) ? 0 : about.stx_attributes;
+}
+
+/* Check that an output may replace what has the name: a regular file that this user may change. */
+static int check_replaceable(const struct place *place, const struct stat *about)
+{
+	if (!S_ISREG(about->st_mode))
+		return fail(S_ISDIR(about->st_mode) ? EISDIR : EEXIST);
+	if (about->st_uid != geteuid())
+		return fail(OUTPUT_OTHER_OWNER);
+	if (about->st_uid == OVERFLOW_ID && check_unmapped_owner(place->path))
+		return -1;
+	if (access(place->path, W_OK))
+		return -1;
+	if (attributes_of(place->path) & STATX_ATTR_MOUNT_ROOT)
+		return fail(EBUSY);
+	return attributes_of(place->path) & UNCHANGEABLE ? fail(EPERM) : 0;
+}
+
+/* ---- Names ---- */
 
 /*
  * Return true for a name in procfs, and set `is_open`; for a descriptor of this process also set
@@ -213,10 +201,14 @@ static int follow_links(const char *name, struct place *place)
 		snprintf(place->folder, sizeof(place->folder), "%s", dirname(path));
 		if (is_proc_fd(place))
 			return 0;
-		if (inspect(place, &place->about))
+		if (stat(place->folder, &place->folder_about))
+			return -1;
+		if (lstat(place->path, &place->about))
 			return errno == ENOENT ? 0 : -1;
 		if (!S_ISLNK(place->about.st_mode))
 			return 0;
+		if (check_owner(place, &place->about))
+			return -1;
 		length = readlink(place->path, target, PATH_MAX - 1);
 		if (length < 0)
 			return -1;
@@ -247,7 +239,8 @@ static int find_place(const char *name, struct place *place)
 	if (is_there && place->descriptor < 0 && S_ISSOCK(place->about.st_mode))
 		return fail(ENXIO); /* the error of open(2) for a socket */
 	place->is_file = !place->is_open && (!is_there || S_ISREG(place->about.st_mode));
-	return 0;
+	return is_there && !place->is_file && !place->is_open ? check_owner(place, &place->about)
+							      : 0;
 }
 
 /*
@@ -308,9 +301,11 @@ const char *output_error(int error)
 		return "busy: it is a mount point, which no file can replace (mount its folder "
 		       "instead), or a terminal in exclusive use";
 	case EPERM:
-		return "not permitted: the folder has the sticky bit and another user owns the file, "
-		       "or the file or its folder is immutable or append-only ('lsattr'), or the "
-		       "file is sealed; store in another folder";
+		return "not permitted: the file or its folder may be immutable or append-only "
+		       "('lsattr'), or the file sealed; store in another folder";
+	case OUTPUT_OTHER_OWNER:
+		return "another user owns this file, pipe, device or symbolic link; store under "
+		       "another name";
 	default:
 		return strerror(error);
 	}
@@ -318,10 +313,7 @@ const char *output_error(int error)
 
 /* ---- Before the transfer ---- */
 
-/*
- * Check that a file of `size` bytes can be created in `folder`. access(2) also notices an immutable
- * folder.
- */
+/* Check that a file of `size` bytes can be created in `folder`, and renamed. */
 static int check_folder(const char *folder, uint64_t size)
 {
 	struct statvfs about;
@@ -330,6 +322,8 @@ static int check_folder(const char *folder, uint64_t size)
 
 	if (access(folder, W_OK | X_OK) || statvfs(folder, &about))
 		return -1;
+	if (attributes_of(folder) & UNCHANGEABLE)
+		return fail(EPERM);
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return 0;
 	/* root may use the reserved blocks */
@@ -342,25 +336,12 @@ static int check_folder(const char *folder, uint64_t size)
 	return 0;
 }
 
-/* Fail if statx(2) shows that output_commit() could not give the file this name. */
-static int check_name(const struct place *place)
+/* Check that a file of `size` bytes can be created in the folder, and get the name. */
+static int check_file(const struct place *place, uint64_t size)
 {
-	const uint64_t immutable = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
-	struct statx file, folder;
-	uid_t user = geteuid();
-
-	if (statx(AT_FDCWD, place->folder, 0, STATX_BASIC_STATS, &folder) ||
-	    statx(AT_FDCWD, place->path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &file))
-		return 0;
-	if (file.stx_attributes & STATX_ATTR_MOUNT_ROOT)
-		return fail(EBUSY);
-	if ((file.stx_attributes | folder.stx_attributes) & immutable)
-		return fail(EPERM);
-	/* the kernel's rule for sticky folders (unlink(2), EPERM) */
-	if (folder.stx_mode & S_ISVTX && user != 0 && file.stx_uid != user &&
-	    folder.stx_uid != user)
-		return fail(EPERM);
-	return 0;
+	if (check_folder(place->folder, size))
+		return -1;
+	return place->about.st_mode ? check_replaceable(place, &place->about) : 0;
 }
 
 int output_check(const char *name, uint64_t size)
@@ -370,7 +351,7 @@ int output_check(const char *name, uint64_t size)
 	if (find_place(name, &place))
 		return -1;
 	if (place.is_file)
-		return check_folder(place.folder, size) ? -1 : check_name(&place);
+		return check_file(&place, size);
 	return place.descriptor >= 0 ? 0 : access(place.path, W_OK);
 }
 
@@ -409,16 +390,21 @@ static int lock_output(struct output *output, atomic_bool *taken)
 
 /*
  * Open a device, or a pipe once it has a reader. Check the opened file, because another one may
- * have the name by now.
+ * have the name by now. If its owner may be an unmapped user, O_NOATIME fails unless it is this one
+ * (open(2)).
  */
 static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
+	bool is_unmapped = !place->is_open && place->about.st_uid == OVERFLOW_ID;
+	int proof = is_unmapped && others_may_plant(place) ? O_NOATIME : 0;
 	/* links are resolved, except a link below /proc/PID/fd to an open file */
 	int flags = O_WRONLY | O_NONBLOCK | O_CLOEXEC | (place->is_open ? 0 : O_NOFOLLOW);
 	int descriptor, error;
 	struct stat about;
 
-	while ((descriptor = open(place->path, flags)) < 0) {
+	while ((descriptor = open(place->path, flags | proof)) < 0) {
+		if (errno == EPERM && proof)
+			return fail(OUTPUT_OTHER_OWNER);
 		/* ENXIO: a pipe has no reader yet; a socket never has one (open(2)) */
 		if (errno != ENXIO || !S_ISFIFO(place->about.st_mode) || is_cancelled(cancelled))
 			return -1;
@@ -455,12 +441,12 @@ static int open_again(struct output *output, int descriptor)
 /* ---- A file ---- */
 
 /*
- * Call `claim` with random names in output->temporary_name until one is free, at most MAX_NAMES
- * times. On failure temporary_name is empty.
+ * Create a file with a random name in the folder. If MAX_NAMES names are taken, fail with EEXIST.
+ * On failure temporary_name is empty.
  */
-static int claim_temporary_name(struct output *output, int (*claim)(const struct output *output))
+static int create_temporary(struct output *output, mode_t mode)
 {
-	int result = -1;
+	int descriptor = -1;
 
 	for (int i = 0; i < MAX_NAMES; i++) {
 		unsigned int number = (unsigned int)i; /* used if getrandom(2) fails */
@@ -468,130 +454,112 @@ static int claim_temporary_name(struct output *output, int (*claim)(const struct
 		getrandom(&number, sizeof(number), GRND_NONBLOCK);
 		snprintf(output->temporary_name, sizeof(output->temporary_name),
 			 "%s" TEMPORARY_NAME, output->place.folder, number & 0xffffff);
-		result = claim(output);
-		if (result >= 0 || errno != EEXIST)
+		descriptor =
+			open(output->temporary_name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
+		if (descriptor >= 0 || errno != EEXIST)
 			break;
 	}
-	if (result < 0)
+	if (descriptor < 0)
 		output->temporary_name[0] = '\0';
-	return result;
+	return descriptor;
 }
 
 /*
- * Return the mode of a new file, which umask(2) or the folder's ACL restricts. A file that replaces
- * another one is private until it gets that file's mode, which may be denied.
+ * Find the mode of a new file, which umask(2) or the folder's default ACL restricts (acl(5)):
+ * create an empty file and remove it. The output itself must be private until the end, because a
+ * process that has opened it could read what is written later.
  */
-static mode_t new_mode(const struct output *output)
+static int find_new_mode(struct output *output)
 {
-	return output->place.about.st_mode ? 0600 : 0666;
+	int descriptor = create_temporary(output, 0666), error;
+	struct stat about = { 0 };
+
+	if (descriptor < 0)
+		return -1;
+	error = fstat(descriptor, &about) ? errno : 0;
+	close(descriptor);
+	unlink(output->temporary_name);
+	output->temporary_name[0] = '\0';
+	output->mode = about.st_mode & 0777;
+	return error ? fail(error) : 0;
 }
 
-static int create_temporary(const struct output *output)
-{
-	return open(output->temporary_name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
-		    new_mode(output));
-}
-
-/*
- * Create a file without a name, so that nothing is left however this process ends; if that is
- * impossible, with a temporary name.
- */
 static int create_file(struct output *output)
 {
-	int flags = O_TMPFILE | O_WRONLY | O_CLOEXEC, descriptor;
+	output->mode = 0600;
+	if (!output->place.about.st_mode && find_new_mode(output))
+		return -1;
+	return create_temporary(output, 0600);
+}
 
-	if (!access("/proc/self/fd", X_OK)) { /* link_as() needs it to give the file a name */
-		descriptor = open(output->place.folder, flags, new_mode(output));
-		if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
-			return descriptor;
-	}
-	return claim_temporary_name(output, create_temporary);
+/* Return true if a call on an ACL failed because there is none. */
+static bool lacks_acl(ssize_t result)
+{
+	return result < 0 && (errno == ENODATA || errno == EOPNOTSUPP);
 }
 
 /*
- * Copy the ACL of the replaced file; if it has none, remove that of the new one. Return false if
- * that fails: the mode's group bits may then be a mask (acl(5)), not the rights of the group.
+ * Return the mode of the new file that replaces the old one, whose attributes are `old`. Neither
+ * set-user-ID nor set-group-ID is kept, because the contents differ. Rights of group and others are
+ * kept only if they mean the same for both files: they have the same group, and neither an ACL. A
+ * folder with a default ACL gives the new file one, which is removed.
  */
-static bool copy_acl(const struct output *output)
+static mode_t kept_mode(const struct output *output, const struct stat *old)
 {
-	char acl[PATH_MAX];
-	ssize_t size = lgetxattr(output->place.path, ACL, acl, sizeof(acl));
+	struct stat made;
+	bool same_group = !fstat(output->descriptor, &made) && made.st_gid == old->st_gid;
+	bool has_acl = !lacks_acl(lgetxattr(output->place.path, ACL, NULL, 0));
+	bool removed = !fremovexattr(output->descriptor, ACL) || lacks_acl(-1);
 
-	if (size >= 0)
-		return !fsetxattr(output->descriptor, ACL, acl, (size_t)size, 0);
-	if (errno == ENODATA && !fremovexattr(output->descriptor, ACL))
-		return true;
-	return errno == ENODATA || errno == EOPNOTSUPP;
+	return old->st_mode & (same_group && !has_acl && removed ? 0777 : S_IRWXU);
 }
 
 /*
- * Copy the attributes of a replaced regular file, as output_commit() promises. Set the owner last:
- * a file of another user cannot be changed.
+ * Look again at the final name. Set `about`; its st_mode is 0 if the name is free. Fail if the file
+ * that has the name may not be replaced.
  */
-static int set_attributes(const struct output *output)
+static int look_again(const struct output *output, struct stat *about)
 {
-	const uid_t same_owner = (uid_t)-1;
-	const gid_t same_group = (gid_t)-1;
-	int descriptor = output->descriptor;
-	struct stat before, about;
-	uid_t owner;
-	gid_t group;
+	about->st_mode = 0;
+	if (lstat(output->place.path, about))
+		return errno == ENOENT ? 0 : -1;
+	return check_replaceable(&output->place, about);
+}
+
+/* Set the final mode. If that is not permitted, or not supported, the file stays private. */
+static int set_mode(const struct output *output)
+{
+	struct stat old;
 	mode_t mode;
 
-	if (inspect(&output->place, &before))
-		return errno == ENOENT ? 0 : -1;
-	if (!S_ISREG(before.st_mode))
-		return 0;
-	owner = is_unmapped_user(before.st_uid) ? same_owner : before.st_uid;
-	group = is_unmapped_group(before.st_gid) ? same_group : before.st_gid;
-	if (unless_refused(fchown(descriptor, same_owner, group)) || fstat(descriptor, &about))
+	if (look_again(output, &old))
 		return -1;
-	mode = before.st_mode & 0777; /* not set-user-ID or set-group-ID: the contents differ */
-	if (!copy_acl(output) || about.st_gid != group)
-		mode &= ~(mode_t)S_IRWXG;
-	return unless_refused(fchmod(descriptor, mode)) ||
-			       unless_refused(fchown(descriptor, owner, same_group))
-		       ? -1
-		       : 0;
-}
-
-/* Give the unnamed file the name `name`; linkat(2) never replaces a file. */
-static int link_as(const struct output *output, const char *name)
-{
-	char source[32];
-
-	snprintf(source, sizeof(source), "/proc/self/fd/%d", output->descriptor);
-	return linkat(AT_FDCWD, source, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
-}
-
-static int link_temporary(const struct output *output)
-{
-	return link_as(output, output->temporary_name);
-}
-
-/* Give the unnamed file its final name, or a temporary one if the final name is taken. */
-static int link_file(struct output *output)
-{
-	if (!link_as(output, output->place.path))
+	mode = old.st_mode ? kept_mode(output, &old) : output->mode;
+	if (!fchmod(output->descriptor, mode) || errno == EPERM || errno == EACCES)
 		return 0;
-	return errno == EEXIST ? claim_temporary_name(output, link_temporary) : -1;
+	return unless_unsupported(-1);
 }
 
 /*
- * Give the complete file its final name. Replace a file of that name, unless another user has
- * planted it.
+ * Give the complete file its final name. RENAME_NOREPLACE keeps a file that gets the name at this
+ * moment; some file systems, such as NFS, do not support it.
  */
 static int name_file(struct output *output)
 {
-	const struct place *place = &output->place;
+	const char *from = output->temporary_name, *to = output->place.path;
 	struct stat about;
+	bool named;
 
-	if (!output->temporary_name[0] && link_file(output))
+	if (look_again(output, &about))
 		return -1;
-	if (!output->temporary_name[0])
-		return 0;
-	if ((inspect(place, &about) && errno != ENOENT) ||
-	    rename(output->temporary_name, place->path))
+	named = !about.st_mode && !renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+	if (!named && !about.st_mode) {
+		if (errno != EEXIST && unless_unsupported(-1))
+			return -1;
+		if (look_again(output, &about))
+			return -1;
+	}
+	if (!named && rename(from, to))
 		return -1;
 	output->temporary_name[0] = '\0';
 	return 0;
@@ -644,7 +612,7 @@ static int open_descriptor(struct output *output, atomic_bool *taken, const char
 	mode = place->about.st_mode;
 	output->syncs = place->is_file || S_ISREG(mode) || S_ISBLK(mode);
 	if (place->is_file)
-		return create_file(output);
+		return check_file(place, OUTPUT_SIZE_UNKNOWN) ? -1 : create_file(output);
 	if (is_shared(&place->about) && lock_output(output, taken))
 		return -1;
 	if (place->descriptor >= 0)
@@ -714,7 +682,7 @@ static int finish_output(struct output *output)
 {
 	if (!output->place.is_file)
 		return output->syncs ? unless_unsupported(fsync(output->descriptor)) : 0;
-	return is_cancelled(output->cancelled) || set_attributes(output) ||
+	return is_cancelled(output->cancelled) || set_mode(output) ||
 			       unless_unsupported(fsync(output->descriptor)) ||
 			       is_cancelled(output->cancelled) || name_file(output) ||
 			       sync_folder(output)

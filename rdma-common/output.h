@@ -19,6 +19,8 @@
 struct output;
 
 #define OUTPUT_SIZE_UNKNOWN UINT64_MAX
+/* Another user owns the file. An addition to the errno values, for errno and output_error(). */
+#define OUTPUT_OTHER_OWNER 10000
 
 /*
  * Check, as far as possible, that a payload of `size` bytes can be stored under `name` ("-":
@@ -40,16 +42,17 @@ enum parsed output_resolve(struct options *options);
 const char *output_error(int error);
 
 /*
- * Open the file, pipe or device `name`. Until output_commit() a file has no name (O_TMPFILE) or, if
- * that is impossible, a temporary one. Symbolic links are followed. The file of an open descriptor,
- * such as /dev/fd/3, is written to in place. Opening a FIFO blocks until it has a reader. A process
- * writes to one pipe, terminal, open file or device (except /dev/null) at a time, because payloads
- * would mix there: opening another one blocks until the first is released. All outputs of the
- * process share `taken`: initially false, true while such an output is open.
+ * Open the file, pipe or device `name`. Symbolic links are followed. The program writes to a
+ * temporary file, which replaces `name` in output_commit(). A pipe, a device, or the file of an
+ * open descriptor, such as /dev/fd/3, is written to in place. Opening a FIFO blocks until it has a
+ * reader. A process writes to one pipe, terminal, open file or device (except /dev/null) at a time,
+ * because payloads would mix there: opening another one blocks until the first is released. All
+ * outputs of the process share `taken`: initially false, true while such an output is open.
  *
- * Return NULL with errno on failure. EPERM: the name is in a sticky folder that other users may
- * write to, and belongs neither to this user nor to the folder's owner. ECANCELED: `*cancelled`,
- * which any thread may set, became true during a wait.
+ * Return NULL with errno on failure. OUTPUT_OTHER_OWNER: another user owns the file; or a link,
+ * pipe or device in a sticky folder that others may write to, and does not own that folder.
+ * ECANCELED:
+ * `*cancelled`, which any thread may set, became true during a wait.
  */
 struct output *output_open(atomic_bool *taken, const char *name, const atomic_bool *cancelled);
 
@@ -62,9 +65,9 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 
 /*
  * Complete the output, and free it in any case. A file is synced (fsync(2)) and gets its name; then
- * its folder is synced, so that the name is durable. A file that replaces another one takes over
- * its owner, group, ACL and mode, as far as this user may set them and the user namespace maps
- * them; but never set-user-ID, set-group-ID, or rights of a group that it could not get.
+ * its folder is synced, so that the name is durable. A file that replaces another one keeps the
+ * permission bits of the old one, but neither set-user-ID nor set-group-ID. Group and others get no
+ * rights if the groups of the two files differ, or the old one has an ACL.
  *
  * Return 0, or -1 with errno. After a failure there is no new file, and an existing one is
  * unchanged, unless only the folder could not be synced.

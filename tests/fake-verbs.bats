@@ -499,7 +499,7 @@ happy_path() {
 	done
 	outcomes <<-END
 	every -o $folder/file	1	payload:30000 ring:3000 fail:fsync:1:5	cannot store it in '$folder/file': Input/output error
-	every -o $folder/file	1	payload:30000 ring:3000 fail:linkat:1:13	cannot store it in '$folder/file': Permission denied
+	every -o $folder/file	1	payload:30000 ring:3000 fail:renameat2:1:13	cannot store it in '$folder/file': Permission denied
 	every -o /dev/full	1	unknown payload:30000 ring:3000	cannot store the incoming payload in '/dev/full': No space left on device
 	every -s 20000 -o $folder/file	5	unknown payload:30000 ring:3000 peer-operation!	no progress
 	every -s 20000 -o $folder/file	6	unknown payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer left

@@ -130,22 +130,23 @@ peak_below() {
 
 # ---- Files that a killed receiver leaves ----
 
-# /run of the emulated host supports O_TMPFILE; the folders that this machine shares with it do not.
-@test "a receiver that is killed in the middle of a stream leaves no file" {
+# "lab run" waits until the killed server has ended.
+@test "a receiver that is killed in the middle of a stream leaves at most a private temporary file" {
 	lab run a mkdir /run/to
 	start_server -1 -t "$LIMIT" -o /run/to/file write
 	start client b sh -c '{ head -c 4M /dev/zero; until [ -e "$2/over" ]; do sleep 0.1; done; head -c 4M /dev/zero; } |
 			"$1" -t "$3" -f - write 192.0.2.1 "$4"' - "$PROGRAMS/rdma-client" "$folder" "$LIMIT" "$port"
-	await lab run a sh -c 'ls -l "/proc/$(pidof rdma-server)/fd" | grep "/run/to/.*(deleted)"'
+	await lab run a sh -c 'test -s /run/to/rdma-payload-*'
 	end server
 	touch "$folder/over"
 	expect_end client "4|6" # 4: an operation was rejected before the disconnection arrived
-	lab run a rmdir /run/to # "lab run" waits until the killed server has ended; rmdir fails if a file is left
+	[ "$(lab run a find /run/to -type f -printf '%f %m\n')" = "$(lab run a sh -c 'cd /run/to && echo rdma-payload-* 600')" ]
+	lab run a rm -r /run/to
 }
 
 # ---- Slow disks and pipes ----
 
-# mount_slowly: mount the disk of 1 MB/s on host a, with a file system without O_TMPFILE.
+# mount_slowly: mount the disk of 1 MB/s on host a.
 mount_slowly() {
 	lab run a mkdir /run/disk
 	repair=unmount_slowly
@@ -171,8 +172,7 @@ unmount_slowly() {
 	lab run a sh -c 'cmp "$1" /run/disk/arrived && rm /run/disk/arrived' - "$folder/there"
 }
 
-# Without O_TMPFILE the incomplete file has a name. The server's helper is still in write(2) when the session and the
-# server end.
+# The server's helper is still in write(2) when the session and the server end.
 # bats test_tags=roce
 @test "if the sender is killed, the receiver removes the incomplete file from a slow disk before it exits" {
 	mount_slowly
@@ -198,6 +198,35 @@ unmount_slowly() {
 	expect_end server 0
 	cmp "$folder/there" "$folder/arrived-there"
 	cmp "$folder/there" "$folder/arrived-back"
+}
+
+# ---- Files that are replaced ----
+
+# store STATUS MESSAGE COMMAND...: let a client, started by COMMAND, store under /run/shared/file; check how it ends.
+store() {
+	on b "${@:3}" "$PROGRAMS/rdma-client" -o /run/shared/file read 192.0.2.1 "$port"
+	expect "$1" "$2"
+}
+
+# In the container, as in the project's image, this user has the id that also stands for all users that are not mapped.
+@test "--output replaces a file only if its own user may write to it, and keeps the mode, also in a rootless container" {
+	local -a container=(unshare --user --map-user=65534 --map-group=65534)
+	local -a incapable=(setpriv --inh-caps=-all --bounding-set=-all)
+	lab run b mkdir -m 1777 /run/shared
+	start_server read
+	store 0 "" "${container[@]}"
+	lab run b chmod 664 /run/shared/file
+	store 0 "" "${container[@]}"
+	[ "$(lab run b stat -c %a /run/shared/file)" = 664 ]
+	lab run b chmod 400 /run/shared/file
+	store 1 "in '/run/shared/file': Permission denied" "${incapable[@]}"
+	lab run b chmod 666 /run/shared/file
+	lab run b chown 7 /run/shared/file
+	store 1 "another user owns this file" "${incapable[@]}"
+	store 1 "another user owns this file" env
+	store 1 "another user owns this file" "${container[@]}"
+	[ "$(lab run b ls -A /run/shared)" = file ]
+	lab run b rm -r /run/shared
 }
 
 # ---- Packets lost on the way ----

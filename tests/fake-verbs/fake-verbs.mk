@@ -27,7 +27,7 @@ fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 
 # Functions of libc and libnl that the fake replaces, mostly to make them fail or to simulate time.
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
-	signal read pread statvfs fsync fdatasync linkat fcntl uselocale fclose getrlimit sysinfo \
+	signal read pread statvfs fsync fdatasync renameat2 fcntl uselocale fclose getrlimit sysinfo \
 	sched_getaffinity getaddrinfo getnameinfo getifaddrs freeifaddrs pthread_create \
 	clock_gettime nanosleep alarm raise syscall sem_wait sem_post socket sendto nl_connect
 # Link in two steps, so that the program's own calls are redirected, but not those of a sanitizer's library.

@@ -1069,7 +1069,8 @@ WRAP(int, signalfd, (int descriptor, const sigset_t *signals, int flags),
      (descriptor, signals, flags), -1)
 WRAP(int, sigprocmask, (int how, const sigset_t *new, sigset_t *old), (how, new, old), -1)
 WRAP(sighandler_t, signal, (int number, sighandler_t handler), (number, handler), SIG_ERR)
-WRAP(int, linkat, (int old_folder, const char *old, int new_folder, const char *new, int flags),
+WRAP(int, renameat2,
+     (int old_folder, const char *old, int new_folder, const char *new, unsigned int flags),
      (old_folder, old, new_folder, new, flags), -1)
 WRAP(int, getnameinfo,
      (const struct sockaddr *address, socklen_t size, char *host, socklen_t host_size,
