@@ -711,8 +711,8 @@ static const char *own_delay(const struct connection *connection)
 	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
 	    transfer_debtor(&connection->transfer) != DEBTOR_NONE)
 		return NULL;
-	if (connection->incoming.unstored > 0 ||
-	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
+	if (connection->incoming.unstored > 0 || (!connection->transfer.sink.stream.fits_ring &&
+						  transfer_copy(&connection->transfer, &piece)))
 		return "storing the incoming payload made no progress";
 	return sends && helper_busy(connection->outgoing.helper)
 		       ? "the source of the outgoing payload delivered no data"
@@ -1205,17 +1205,29 @@ static bool begin_incoming(struct connection *connection)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
 
-	if (incoming_begin(&connection->incoming, &connection->transfer,
-			   &connection->engine->process, &failure) == STATUS_SUCCESS)
+	if (incoming_begin(&connection->incoming, &connection->transfer, &failure) ==
+	    STATUS_SUCCESS)
 		return true;
 	end_incoming(connection, &failure);
 	return false;
 }
 
+/* Let a helper open the output. The session goes on; if that fails, it gives up at once. */
+static void begin_output(struct connection *connection)
+{
+	struct failure failure;
+
+	if (connection->transfer.sink.stream.plan.present &&
+	    incoming_open(&connection->incoming, &connection->transfer,
+			  &connection->engine->process, &failure) != STATUS_SUCCESS)
+		end_incoming(connection, &failure);
+}
+
 /*
- * Return true if the incoming ring may be emptied. After a failure to empty it, it may not. In
- * LOCAL_VERIFYING it may. Before, it may only while exchanging, once the operation is posted,
- * unless this side has given up, or the ring holds the whole stream.
+ * Return true if the result of opening the output may be fetched, or the incoming ring emptied.
+ * After a failure, neither may. In LOCAL_VERIFYING both may, and the result also as long as the
+ * session goes on. Before LOCAL_VERIFYING, the ring may be emptied only while exchanging, once the
+ * operation is posted, unless this side has given up, or the ring holds the whole stream.
  */
 static bool may_empty(const struct connection *connection)
 {
@@ -1225,6 +1237,8 @@ static bool may_empty(const struct connection *connection)
 		return false;
 	if (protocol->local == LOCAL_VERIFYING)
 		return true;
+	if (connection->incoming.opening)
+		return protocol->phase < PHASE_CLOSING && !protocol->gave_up;
 	return protocol->phase == PHASE_EXCHANGING && !protocol->gave_up &&
 	       protocol->local >= LOCAL_OPERATION_POSTED && protocol->local < LOCAL_VERIFYING &&
 	       connection->transfer.sink.stream.plan.present &&
@@ -1261,7 +1275,7 @@ static bool empty_ring(struct connection *connection)
 	if (!may_empty(connection))
 		return helper_discard(incoming->helper);
 	if (connection->transfer.sink.stream.plan.present && !incoming->begun &&
-	    !begin_incoming(connection))
+	    !incoming->opening && !begin_incoming(connection))
 		return true;
 	switch (incoming_step(incoming, &connection->transfer, checking, connection->peer_digest,
 			      &failure)) {
@@ -1691,6 +1705,7 @@ static void run_session(struct connection *connection)
 	connection->ready[1] = (struct pollfd){ .fd = connection->wake, .events = POLLIN };
 	read_clock(connection);
 	begin_wait(connection, connection->now);
+	begin_output(connection);
 	/* fill the ring before MSG_MR announces it, as far as that needs no helper */
 	while (fill_ring(connection))
 		;

@@ -61,7 +61,6 @@ struct engine {
 	struct console console;
 	struct log log;           /* for lines that belong to no session */
 	atomic_bool output_taken; /* an output that cannot be shared is open (output_open()) */
-	struct helper *checker;   /* checks --output before a session; NULL: not started yet */
 	struct payload payload;
 	struct region_account regions;
 	unsigned int processors; /* number of processors that the threads may use */

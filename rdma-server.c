@@ -57,6 +57,18 @@ static enum parsed parse_server_arguments(struct options *options, int argc, cha
 	return check_options(options);
 }
 
+/* Report that no payload can be stored under the name of --output now, for example in no folder. */
+static void check_output(struct server *server)
+{
+	const char *output = server->engine.options->output;
+
+	if (output && output_check(output))
+		print_warning(&server->engine.console,
+			      "cannot store payloads in '%s': %s; until that is mended, sessions "
+			      "with a client that sends one will fail",
+			      ellipsize(output).text, output_error(errno));
+}
+
 /* ---- Listening ---- */
 
 static void set_port(struct sockaddr *address, uint16_t port)
@@ -445,8 +457,10 @@ static enum status run_server(struct server *server)
 
 	if (status == STATUS_SUCCESS)
 		status = engine_open(&server->engine);
-	if (status == STATUS_SUCCESS)
+	if (status == STATUS_SUCCESS) {
+		check_output(server);
 		status = start_listening(server, addresses);
+	}
 	if (addresses)
 		freeaddrinfo(addresses);
 	if (status == STATUS_SUCCESS)

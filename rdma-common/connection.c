@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "memory.h"
-#include "output.h"
 #include "thread.h"
 
 /*
@@ -20,13 +19,6 @@
  * blocked for longer ends with the process.
  */
 #define HELPER_MILLISECONDS 3000
-/*
- * Time limits of the check, before a session, that --output can store the payload. A server has
- * other clients, whose requests over soft-iWARP expire after five seconds. A client may wait
- * longer, for a file system that is mounted on first use, but it handles no signal while it waits.
- */
-#define SERVER_ANSWER_MILLISECONDS 2000
-#define CLIENT_ANSWER_MILLISECONDS 5000
 
 /* ---- Creating and destroying ---- */
 
@@ -311,58 +303,6 @@ static bool stores(const struct connection *connection)
 	return connection->options->output && agreement->incoming_length > 0;
 }
 
-/* Start the helper that checks --output, so that no file system blocks this thread for long. */
-static enum status start_checker(const struct connection *connection, struct failure *failure)
-{
-	struct engine *engine = connection->engine;
-	const char *output = engine->options->output;
-
-	if (engine->checker || !stores(connection))
-		return STATUS_SUCCESS;
-	engine->checker = helper_start_storing(&engine->process, &engine->output_taken, output, 0);
-	if (engine->checker)
-		return STATUS_SUCCESS;
-	return failure_set(failure, STATUS_LOCAL_FAILURE,
-			   "cannot start the thread that checks the output '%s': %s",
-			   ellipsize(output).text, strerror(errno));
-}
-
-static int64_t answer_milliseconds(const struct options *options)
-{
-	int64_t most = options->role == ROLE_SERVER ? SERVER_ANSWER_MILLISECONDS
-						    : CLIENT_ANSWER_MILLISECONDS;
-	int64_t timeout = timeout_milliseconds(options);
-
-	return timeout < most ? timeout : most;
-}
-
-/* Check before the transfer that --output can store the incoming payload. */
-static enum status check_output(struct connection *connection, struct failure *failure)
-{
-	const char *output = connection->options->output;
-	uint64_t size = connection->agreement.incoming_length;
-	const char *reason;
-	int error;
-
-	if (!stores(connection))
-		return STATUS_SUCCESS;
-	error = helper_check(connection->engine->checker, size,
-			     answer_milliseconds(connection->options));
-	if (!error)
-		return STATUS_SUCCESS;
-	connection->setup_refusal = REFUSAL_STORAGE;
-	reason = error == ETIMEDOUT ? "the file system does not answer: check the disk, or the "
-				      "host that exports the file system"
-				    : output_error(error);
-	if (size == OUTPUT_SIZE_UNKNOWN)
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot store the incoming payload in '%s': %s",
-				   ellipsize(output).text, reason);
-	return failure_set(failure, STATUS_LOCAL_FAILURE,
-			   "cannot store %" PRIu64 " byte%s in '%s': %s", size, plural(size),
-			   ellipsize(output).text, reason);
-}
-
 static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->options;
@@ -417,10 +357,6 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
 		print_trace(&connection->log, "at most %u READs outstanding",
 			    connection->limits.depth);
-	if (status == STATUS_SUCCESS)
-		status = start_checker(connection, &failure);
-	if (status == STATUS_SUCCESS)
-		status = check_output(connection, &failure);
 	if (status == STATUS_SUCCESS)
 		status = allocate(connection, &plan, &failure);
 	if (status == STATUS_SUCCESS)
@@ -718,8 +654,6 @@ int engine_end(struct engine *engine, enum status status)
 	enum status output;
 
 	await_helpers(engine);
-	/* not in await_helpers(): the checker has no incomplete output to remove */
-	engine->stuck_helpers += !helper_release(engine->checker);
 	if (engine->stuck_helpers > 0) /* leave the file or pipe open: a stuck helper may read it */
 		engine->payload.descriptor = -1;
 	payload_free(&engine->payload);

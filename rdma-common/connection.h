@@ -65,10 +65,10 @@ enum status connection_set_tos(struct connection *connection);
 enum status connection_prepare(struct connection *connection, bool one_way);
 
 /*
- * Negotiate with the peer's hello and limits, from the connect request or its acceptance: check
- * --output (this may take seconds), register a ring for each payload, start the helper that reads,
- * and limit READs to the number that both sides support. Call this before any message is sent: in a
- * server before it accepts, in a client when connected. Failures: as in connection_prepare().
+ * Negotiate with the peer's hello and limits, from the connect request or its acceptance: register
+ * a ring for each payload, start the helper that reads, and limit READs to the number that both
+ * sides support. Call this before any message is sent: in a server before it accepts, in a client
+ * when connected. Failures: as in connection_prepare().
  */
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
 

@@ -10,40 +10,43 @@
 
 /* ---- The beginning ---- */
 
-/* Allocate everything that is needed to verify and store. Return 0 or an errno value. */
-static int allocate_buffers(struct incoming *incoming, struct process *process)
+static enum status fail_to_begin(int error, struct failure *failure)
+{
+	return failure_set(failure, STATUS_LOCAL_FAILURE,
+			   "cannot start to verify or store the incoming payload: %s",
+			   strerror(error));
+}
+
+enum status incoming_open(struct incoming *incoming, const struct transfer *transfer,
+			  struct process *process, struct failure *failure)
 {
 	/* not longer than the ring, because the memory budget counts the ring alone */
 	incoming->buffer_size =
 		incoming->ring_size < HELPER_BUFFER ? incoming->ring_size : HELPER_BUFFER;
-	if (!verify_begin(&incoming->verification))
-		return ENOMEM;
-	if (incoming->output) {
-		incoming->helper = helper_start_storing(process, incoming->output_taken,
-							incoming->output, incoming->buffer_size);
-		if (!incoming->helper)
-			return errno;
-		incoming->buffer = helper_buffer(incoming->helper);
-	} else {
-		incoming->buffer = malloc(incoming->buffer_size);
-		if (!incoming->buffer)
-			return ENOMEM;
-	}
-	return 0;
+	if (!incoming->output)
+		return STATUS_SUCCESS;
+	incoming->helper =
+		helper_start_storing(process, incoming->output_taken, incoming->output,
+				     transfer->sink.stream.plan.length, incoming->buffer_size);
+	if (!incoming->helper)
+		return fail_to_begin(errno, failure);
+	incoming->buffer = helper_buffer(incoming->helper);
+	incoming->opening = true;
+	helper_open(incoming->helper);
+	return STATUS_SUCCESS;
 }
 
 enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
-			   struct process *process, struct failure *failure)
+			   struct failure *failure)
 {
-	int error;
-
 	incoming->verification.length = transfer_sink_end(transfer);
 	incoming->verification.pass_length = transfer->sink.stream.plan.length;
-	error = allocate_buffers(incoming, process);
-	if (error)
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot start to verify or store the incoming payload: %s",
-				   strerror(error));
+	if (!verify_begin(&incoming->verification))
+		return fail_to_begin(ENOMEM, failure);
+	if (!incoming->buffer)
+		incoming->buffer = malloc(incoming->buffer_size);
+	if (!incoming->buffer)
+		return fail_to_begin(ENOMEM, failure);
 	incoming->begun = true;
 	return STATUS_SUCCESS;
 }
@@ -58,6 +61,17 @@ static enum incoming_step fail_to_store(const struct incoming *incoming, struct 
 				       : "cannot store the incoming payload",
 		    ellipsize(incoming->output).text, output_error(errno));
 	return INCOMING_FAILED;
+}
+
+/* Fetch the result of opening the output, if there is one yet. */
+static enum incoming_step take_opened(struct incoming *incoming, struct failure *failure)
+{
+	ssize_t result;
+
+	if (!helper_result(incoming->helper, &result))
+		return INCOMING_WAITS;
+	incoming->opening = false;
+	return result < 0 ? fail_to_store(incoming, failure) : INCOMING_MOVED;
 }
 
 /* Report `size` more bytes as verified and, with --output, stored. */
@@ -161,6 +175,8 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 {
 	struct piece piece;
 
+	if (incoming->opening)
+		return take_opened(incoming, failure);
 	if (incoming->unstored > 0)
 		return take_stored(incoming, transfer, failure);
 	if (transfer_copy(transfer, &piece))

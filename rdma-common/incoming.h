@@ -30,6 +30,7 @@ struct incoming {
 					     below, belong to the connection's thread */
 	bool begun;                       /* incoming_begin() has succeeded */
 	bool verified;                    /* the whole payload is verified */
+	bool opening;                     /* the helper is opening the output */
 	bool failed;                      /* the payload is not processed any further */
 	bool committing;                  /* the helper is committing the output */
 	struct helper *helper;            /* stores the payload; NULL: it is not stored */
@@ -47,14 +48,19 @@ enum incoming_step {
 };
 
 /*
- * Allocate the buffer and start the helper, before the first incoming_step(). incoming_release()
+ * With --output, start the helper, which opens the output; do not wait for it. incoming_release()
  * and incoming_free() must follow, even after a failure.
  */
+enum status incoming_open(struct incoming *incoming, const struct transfer *transfer,
+			  struct process *process, struct failure *failure);
+
+/* Prepare to verify, after incoming_open() and before the first piece is processed. */
 enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
-			   struct process *process, struct failure *failure);
+			   struct failure *failure);
 
 /*
- * Process one piece, and report it to `transfer`. `all`: the peer has sent everything and reported
+ * While `opening`, only fetch the result of opening the output. Otherwise process one piece, and
+ * report it to `transfer`. `all`: the peer has sent everything and reported
  * `digest`; after the last piece, verify the digest and commit the output. If nothing is received,
  * incoming_begin() need not be called.
  */

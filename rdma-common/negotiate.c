@@ -477,9 +477,6 @@ const char *refusal_describe(enum refusal refusal)
 	case REFUSAL_MEMORY:
 		return "the server could not get memory for another session; see its messages, or "
 		       "try again when other sessions have ended";
-	case REFUSAL_STORAGE:
-		return "the server cannot store the payload; see its messages, remove the cause, "
-		       "and try again";
 	case REFUSAL_SETUP:
 		return "the server could not set up the session; see its messages";
 	default:

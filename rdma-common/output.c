@@ -311,7 +311,7 @@ const char *output_error(int error)
 	}
 }
 
-/* ---- Before the transfer ---- */
+/* ---- Before anything is opened ---- */
 
 /* Check that a file of `size` bytes can be created in `folder`, and renamed. */
 static int check_folder(const char *folder, uint64_t size)
@@ -320,12 +320,14 @@ static int check_folder(const char *folder, uint64_t size)
 	struct rlimit limit;
 	fsblkcnt_t room;
 
-	if (access(folder, W_OK | X_OK) || statvfs(folder, &about))
+	if (access(folder, W_OK | X_OK))
 		return -1;
 	if (attributes_of(folder) & UNCHANGEABLE)
 		return fail(EPERM);
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return 0;
+	if (statvfs(folder, &about))
+		return -1;
 	/* root may use the reserved blocks */
 	room = geteuid() == 0 ? about.f_bfree : about.f_bavail;
 	/* some file systems in memory do not know their number of blocks */
@@ -344,14 +346,14 @@ static int check_file(const struct place *place, uint64_t size)
 	return place->about.st_mode ? check_replaceable(place, &place->about) : 0;
 }
 
-int output_check(const char *name, uint64_t size)
+int output_check(const char *name)
 {
 	struct place place;
 
 	if (find_place(name, &place))
 		return -1;
 	if (place.is_file)
-		return check_file(&place, size);
+		return check_file(&place, OUTPUT_SIZE_UNKNOWN);
 	return place.descriptor >= 0 ? 0 : access(place.path, W_OK);
 }
 
@@ -602,7 +604,8 @@ static int sync_as_it_goes(struct output *output, size_t written)
 
 /* ---- From the first byte to the last ---- */
 
-static int open_descriptor(struct output *output, atomic_bool *taken, const char *name)
+static int open_descriptor(struct output *output, atomic_bool *taken, const char *name,
+			   uint64_t size)
 {
 	struct place *place = &output->place;
 	mode_t mode;
@@ -612,7 +615,7 @@ static int open_descriptor(struct output *output, atomic_bool *taken, const char
 	mode = place->about.st_mode;
 	output->syncs = place->is_file || S_ISREG(mode) || S_ISBLK(mode);
 	if (place->is_file)
-		return check_file(place, OUTPUT_SIZE_UNKNOWN) ? -1 : create_file(output);
+		return check_file(place, size) ? -1 : create_file(output);
 	if (is_shared(&place->about) && lock_output(output, taken))
 		return -1;
 	if (place->descriptor >= 0)
@@ -637,7 +640,8 @@ static int release(struct output *output)
 	return error;
 }
 
-struct output *output_open(atomic_bool *taken, const char *name, const atomic_bool *cancelled)
+struct output *output_open(atomic_bool *taken, const char *name, uint64_t size,
+			   const atomic_bool *cancelled)
 {
 	struct output *output = calloc(1, sizeof(*output));
 	int error;
@@ -646,7 +650,7 @@ struct output *output_open(atomic_bool *taken, const char *name, const atomic_bo
 		return NULL;
 	output->cancelled = cancelled;
 	output->sync_size = FIRST_SYNC;
-	output->descriptor = open_descriptor(output, taken, name);
+	output->descriptor = open_descriptor(output, taken, name, size);
 	if (output->descriptor >= 0)
 		return output;
 	error = errno;

@@ -23,10 +23,10 @@ struct output;
 #define OUTPUT_OTHER_OWNER 10000
 
 /*
- * Check, as far as possible, that a payload of `size` bytes can be stored under `name` ("-":
- * standard output). Return 0, or -1 with errno.
+ * Check that a payload could be stored under `name` ("-": standard output) now. Return 0, or -1
+ * with errno, as output_open() does. Main thread.
  */
-int output_check(const char *name, uint64_t size);
+int output_check(const char *name);
 
 /*
  * Resolve --output: replace a name of standard output, such as /dev/stdout, by "-". Print a usage
@@ -42,19 +42,22 @@ enum parsed output_resolve(struct options *options);
 const char *output_error(int error);
 
 /*
- * Open the file, pipe or device `name`. Symbolic links are followed. The program writes to a
- * temporary file, which replaces `name` in output_commit(). A pipe, a device, or the file of an
- * open descriptor, such as /dev/fd/3, is written to in place. Opening a FIFO blocks until it has a
- * reader. A process writes to one pipe, terminal, open file or device (except /dev/null) at a time,
- * because payloads would mix there: opening another one blocks until the first is released. All
- * outputs of the process share `taken`: initially false, true while such an output is open.
+ * Open the file, pipe or device `name` for `size` bytes, or OUTPUT_SIZE_UNKNOWN. Symbolic links are
+ * followed. The program writes to a temporary file, which replaces `name` in output_commit(). A
+ * pipe, a device, or the file of an open descriptor, such as /dev/fd/3, is written to in place.
+ * Opening a FIFO blocks until it has a reader. A process writes to one pipe, terminal, open file or
+ * device (except /dev/null) at a time, because payloads would mix there: opening another one blocks
+ * until the first is released. All outputs of the process share `taken`: initially false, true
+ * while such an output is open.
  *
- * Return NULL with errno on failure. OUTPUT_OTHER_OWNER: another user owns the file; or a link,
- * pipe or device in a sticky folder that others may write to, and does not own that folder.
- * ECANCELED:
- * `*cancelled`, which any thread may set, became true during a wait.
+ * Return NULL with errno on failure:
+ * OUTPUT_OTHER_OWNER: another user owns the file. Or it owns a link, pipe or device in a sticky
+ *                     folder that others may write to, but not that folder.
+ * ENOSPC, EFBIG:      the file system, or RLIMIT_FSIZE, has no room for `size` bytes
+ * ECANCELED:          `*cancelled`, which any thread may set, became true during a wait
  */
-struct output *output_open(atomic_bool *taken, const char *name, const atomic_bool *cancelled);
+struct output *output_open(atomic_bool *taken, const char *name, uint64_t size,
+			   const atomic_bool *cancelled);
 
 /*
  * Write as many of `size` bytes (not 0) as the output accepts at once, at least one. Sync a disk

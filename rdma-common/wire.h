@@ -74,8 +74,8 @@ enum refusal {
 	REFUSAL_PASSES = 5,   /* a payload of unknown length would be sent repeatedly */
 	REFUSAL_NO_MODE = 6,  /* neither side states the operation */
 	REFUSAL_MEMORY = 7,   /* the server cannot allocate or register memory */
-	REFUSAL_STORAGE = 8,  /* the server cannot store the client's payload */
-	REFUSAL_SETUP = 9,    /* the server could not get a thread or another resource */
+	/* 8 is reserved */
+	REFUSAL_SETUP = 9, /* the server could not get a thread or another resource */
 };
 
 #define HELLO_SIZE        56 /* bytes; a connect request over InfiniBand carries no more */

@@ -213,7 +213,7 @@ happy_path() {
 @test "a server sends a --check client a pattern of the length that the client wants, and stores nothing" {
 	use address
 	local leaks=yes
-	outcomes one-off -m "not this" -o "$BATS_TEST_TMPDIR/none/stored" <<-END
+	outcomes one-off -m "not this" -o "$BATS_TEST_TMPDIR/stored" <<-END
 	0	wanted:1024
 	0	write wanted:1 payload:1
 	0	iwarp wanted:200000 payload:200000 ring:5000
@@ -225,6 +225,7 @@ happy_path() {
 	0	write wanted:65536 wanted-seconds:1 payload:1
 	0	iwarp wanted:8 payload:8 passes:1000
 	END
+	[ ! -e "$BATS_TEST_TMPDIR/stored" ]
 	# the server's own payload is a pipe, which could be sent only once
 	outcomes one-off -f <(echo piped) <<<"0	wanted:1 payload:8192 passes:0 seconds:1"
 	outcomes one-off --max-size 1K <<<"143	wanted:1 payload:1025	refused"
@@ -443,24 +444,20 @@ happy_path() {
 	use address
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
 	local reads="cannot start the thread that reads the outgoing payload" starts="cannot start a thread for the session"
-	local checks="cannot start the thread that checks the output '$BATS_TEST_TMPDIR/stored'"
 	local keeps="cannot start to verify or store the incoming payload"
 	truncate -s 8400000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	client $files	1	$script fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files
-	client $files	1	$script fail:eventfd:3:24	$checks: Too many open files
-	client $files	1	$script fail:eventfd:4:24	$reads: Too many open files
-	client $files	1	$script fail:calloc:2:12	$checks: Cannot allocate memory
-	one-off $files	0	write $script clients:2 fail:pthread_create:3:11	$checks: Resource temporarily unavailable
-	client $files	1	$script fail:calloc:3:12	$reads: Cannot allocate memory
-	one-off $files	0	write $script clients:2 fail:calloc:3:12	$reads: Cannot allocate memory
-	client $files	1	$script fail:pthread_create:4:11	$reads: Resource temporarily unavailable
-	one-off $files	0	write $script clients:2 fail:pthread_create:4:11	$reads: Resource temporarily unavailable
-	client $files	1	$script fail:pthread_create:5:11	$starts: Resource temporarily unavailable
-	one-off $files	0	write $script clients:2 fail:pthread_create:5:11	$starts: Resource temporarily unavailable
-	both $files	1	$script fail:calloc:4:12	cannot allocate memory for work requests: Cannot allocate memory
-	both $files	1	$script fail:calloc:5:12	$keeps: Cannot allocate memory
-	both $files	1	$script fail:pthread_create:6:11	$keeps: Resource temporarily unavailable
+	client $files	1	$script fail:eventfd:3:24	$reads: Too many open files
+	client $files	1	$script fail:calloc:2:12	$reads: Cannot allocate memory
+	one-off $files	0	write $script clients:2 fail:calloc:2:12	$reads: Cannot allocate memory
+	client $files	1	$script fail:pthread_create:3:11	$reads: Resource temporarily unavailable
+	one-off $files	0	write $script clients:2 fail:pthread_create:3:11	$reads: Resource temporarily unavailable
+	client $files	1	$script fail:pthread_create:4:11	$starts: Resource temporarily unavailable
+	one-off $files	0	write $script clients:2 fail:pthread_create:4:11	$starts: Resource temporarily unavailable
+	both $files	1	$script fail:calloc:3:12	$keeps: Cannot allocate memory
+	both $files	1	$script fail:eventfd:4:24	$keeps: Too many open files
+	both $files	1	$script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
 	END
 }
 
@@ -503,10 +500,7 @@ happy_path() {
 	every -o /dev/full	1	unknown payload:30000 ring:3000	cannot store the incoming payload in '/dev/full': No space left on device
 	every -s 20000 -o $folder/file	5	unknown payload:30000 ring:3000 peer-operation!	no progress
 	every -s 20000 -o $folder/file	6	unknown payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer left
-	client -o $folder/none/file	1	write	cannot store 1024 bytes in '$folder/none/file': $missing
-	client -o $folder/none/file	1	iwarp unknown	cannot store the incoming payload in '$folder/none/file': $missing
-	server -o $folder/none/file	0	write unknown	cannot store the incoming payload in '$folder/none/file': $missing
-	one-off -o $folder/none/file	0	one-way
+	every -o $folder/none/file	1	unknown payload:30000 ring:3000	cannot store the incoming payload in '$folder/none/file': $missing
 	END
 	[ "$(count "$folder")" -eq 0 ]
 }
@@ -522,6 +516,27 @@ happy_path() {
 	END
 }
 
+# The second row would go on for long. A server with --one-off ends after such a session.
+@test "if --output cannot be opened, the session gives up at once, and the peer gets a verdict" {
+	use address
+	local none=$BATS_TEST_TMPDIR/none/file missing="No such file or directory"
+	outcomes <<-END
+	every -v -t 10 -o $none	1	until:1000	: cannot store the incoming payload in '$none': $missing	1x SEND MSG_VERDICT	0x received MSG_VERDICT
+	every -v -t 10 -s 20000 -n 100000 -o $none	1	until:1000 payload:30000 ring:3000	'$none': $missing	1x SEND MSG_VERDICT
+	server -o $none	0	write clients:2	2x cannot store the incoming payload in '$none': $missing	rdma_reject=0
+	END
+}
+
+@test "a server reports at its start that --output has no folder, and serves clients that send no payload" {
+	local none=$BATS_TEST_TMPDIR/none/file
+	local warning="rdma-server: cannot store payloads in '$none': No such file or directory; until that is mended, sessions"
+	outcomes <<-END
+	one-off -o $none	0	one-way	1x $warning
+	one-off -o $none	0	wanted:1024	1x $warning
+	server -o $BATS_TEST_TMPDIR/file	0	clients:2	served=2
+	END
+}
+
 # The session ends after --timeout in simulated time; if everything was received, after one more second for closing.
 # With a payload of 1.7 MB, fdatasync syncs the first MiB while the rest arrives.
 @test "a disk that does not answer ends the session with the reason, at the latest soon after --timeout" {
@@ -532,11 +547,8 @@ happy_path() {
 	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload delivered no data for 10 s (--timeout)
 	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for 10 s (--timeout)
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing the incoming payload made no progress for
-	# before a session a client waits for the file system of --output, for 5 s or --timeout if that is shorter; a
-	# server waits 2 s at most, once for all clients
-	client -t 60 -o $stored	1	statvfs! from:5000 until:5700	cannot store 1024 bytes in '$stored': the file system does not answer
-	client -o $stored	1	statvfs! from:1000 until:1700	cannot store 1024 bytes in '$stored': the file system does not answer
-	server -t 60 -o $stored	0	statvfs! clients:9 from:2000 until:2700	9x cannot store 1024 bytes in '$stored': the file system does not
+	every -t 10 -o $stored	5	statvfs! from:11000 until:14700	: received everything, but storing it made no progress for 10 s (--timeout)
+	every -t 10 -o $stored	5	statvfs! payload:1700000 memory:300000 from:10000 until:14000	: storing the incoming payload made no progress for
 	END
 	[ ! -e "$stored" ]
 }
@@ -1014,7 +1026,6 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	refuse:1	version
 	client	4	write refuse:2	the modes differ
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
-	client	4	iwarp refuse:8	the server cannot store the payload
 	# over iWARP a short hello arrives short; over RoCE zeros pad it, and with hello-size:4 are read as its version
 	client	4	[iwarp] version:2	$versions
 	client	4	version:5	$versions
@@ -1118,7 +1129,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	130	ESTABLISHED! signal:rdma_connect:2:2	!> reach	rdma_connect=2
 	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
 	0	read	!> reach
-	4	write refuse:8	!> reach
+	4	write refuse:9	!> reach
 	END
 	outcomes check --tos 104 192.0.2.1 20000 <<-END
 	5	ESTABLISHED! unused:0	> no rule of	rdma_connect=3
@@ -1832,7 +1843,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	outcomes <<-END
 	client -J -f $long	1	read	rdma-client: cannot read '$shown': No such file or directory
 	client -o $long/file	1	read	$missing
-	one-off -o $long/file	143	refused:8	$missing
+	one-off -o $long/file	1	read	2x $missing
 	client -o $long/file	1	unknown	$missing
 	client -o $long/file	1	write unknown	$missing
 	client -B $long	3	read	rdma-client: cannot resolve --bind '$shown': 
@@ -2140,7 +2151,6 @@ values() {
 # the resource suffices.
 @test "a server that runs out of a resource refuses the client with the reason" {
 	use address
-	local none=$BATS_TEST_TMPDIR/none/file
 	outcomes <<-END
 	server	0	clients:2 refused:7 fail:calloc:2:12	cannot allocate memory for another connection	served=1	rdma_reject=1
 	server	0	clients:2 refused:7 fail:ibv_reg_mr:1:12	cannot register 2496 bytes of memory	served=1	rdma_reject=1
@@ -2149,7 +2159,6 @@ values() {
 	server	0	clients:2 refused:7 fail:ibv_reg_mr:2+:12	cannot register 1024 bytes of memory	served=0	rdma_reject=2
 	server	0	clients:2 refused:9 fail:pthread_create:3:11	cannot start a thread for the session: Resource temporarily	served=1	rdma_reject=1
 	server	0	clients:2 refused:7 memory:4096 limited	it would exceed the locked-memory limit of 4 KiB	served=0	rdma_reject=2
-	server -o $none	0	clients:2 refused:8	cannot store 1024 bytes in '$none': No such file or directory	rdma_reject=2
 	END
 }
 
@@ -2190,12 +2199,12 @@ values() {
 	END
 }
 
-# The other threads: two write standard output and standard error, and one checks the folder of --output.
+# The other two threads write standard output and standard error.
 @test "a server creates one thread for each session, and one helper for each file of a session" {
 	truncate -s 9000000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	server	0	clients:20 together	served=20	pthread_create=$((2 + 20))
-	server -f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored	0	clients:5 together	served=5	pthread_create=$((3 + 5 * 3))
+	server -f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored	0	clients:5 together	served=5	pthread_create=$((2 + 5 * 3))
 	END
 }
 
@@ -2294,10 +2303,10 @@ exit_status_of() {
 	local script stored=$BATS_TEST_TMPDIR/stored
 	for script in "write" "iwarp"; do # the client reads a pipe, because it loads a small file before the session
 		outcomes client -f <(head -c 500000 /dev/zero) -o "$stored" <<-END
-		0	$script payload:500000 memory:300000 ring:40000	pthread_create=6
+		0	$script payload:500000 memory:300000 ring:40000	pthread_create=5
 		END
 		outcomes server -s 500000 -o "$stored" <<-END
-		0	$script payload:500000 memory:900000 ring:40000 together clients:2	pthread_create=7
+		0	$script payload:500000 memory:900000 ring:40000 together clients:2	pthread_create=6
 		END
 	done
 }

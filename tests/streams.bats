@@ -222,11 +222,18 @@ store() {
 	store 1 "in '/run/shared/file': Permission denied" "${incapable[@]}"
 	lab run b chmod 666 /run/shared/file
 	lab run b chown 7 /run/shared/file
-	store 1 "another user owns this file" "${incapable[@]}"
+	store 1 "cannot store the incoming payload in '/run/shared/file': another user owns this file, pipe, device or symbolic link" "${incapable[@]}"
 	store 1 "another user owns this file" env
 	store 1 "another user owns this file" "${container[@]}"
 	[ "$(lab run b ls -A /run/shared)" = file ]
 	lab run b rm -r /run/shared
+}
+
+@test "if the server cannot open --output in the middle of a transfer, both sides report it, and -1 counts the session" {
+	start_server -1 -o /run/none/file write
+	client --one-way -s 20M write 192.0.2.1 "$port"
+	expect 4 "the peer gave up"
+	expect_end server 1 "cannot store the incoming payload in '/run/none/file': No such file or directory"
 }
 
 # ---- Packets lost on the way ----

@@ -704,10 +704,8 @@ TEST(failed_connection_is_reported_with_its_cause_and_any_advice)
 		/* no retry: no earlier session can free memory, or memory is not the reason */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_MEMORY) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
-		{ OVER_ROCE, no_size, { refused(1, REFUSAL_STORAGE) }, REFUSAL,
+		{ OVER_ROCE, no_size, { refused(1, REFUSAL_SETUP) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
-		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_STORAGE) }, REFUSAL,
-		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_SETUP) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 	};

@@ -119,9 +119,12 @@ TEST(failed_call_reports_its_errno)
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, EBADF);
 	assert_true(helper_release(helper));
-	helper = helper_start_storing(&process, &output_taken, "none/file", HELPER_BUFFER);
-	helper_store(helper, 0, 10);
+	helper = helper_start_storing(&process, &output_taken, "none/file", 10, HELPER_BUFFER);
+	helper_open(helper);
 	assert_int_equal(result_of(helper), -1);
+	assert_int_equal(errno, ENOENT);
+	errno = 0;
+	assert_int_equal(result_of(helper), -1); /* the same result again */
 	assert_int_equal(errno, ENOENT);
 	assert_true(helper_release(helper));
 	assert_true(helper_release(NULL));
@@ -131,10 +134,12 @@ TEST(failed_call_reports_its_errno)
 TEST(stored_file_gets_its_name_at_the_commit)
 {
 	for (int pieces = 0; pieces <= 2; pieces++) {
-		struct helper *helper =
-			helper_start_storing(&process, &output_taken, "stored", HELPER_BUFFER);
+		struct helper *helper = helper_start_storing(&process, &output_taken, "stored",
+							     OUTPUT_SIZE_UNKNOWN, HELPER_BUFFER);
 		struct stat about;
 
+		helper_open(helper);
+		assert_int_equal(result_of(helper), 0);
 		memcpy(helper_buffer(helper), bytes, 1000);
 		for (int piece = 0; piece < pieces; piece++) {
 			helper_store(helper, (size_t)piece * 30, 30);
@@ -146,7 +151,9 @@ TEST(stored_file_gets_its_name_at_the_commit)
 		assert_int_equal(stat("stored", &about), 0);
 		assert_int_equal(about.st_mode & 0777, 0640);
 		assert_stored("stored", bytes, (size_t)pieces * 30);
-		helper_store(helper, 0, 1000); /* another file, which is not committed */
+		helper_open(helper); /* another file, which is not committed */
+		assert_int_equal(result_of(helper), 0);
+		helper_store(helper, 0, 1000);
 		assert_int_equal(result_of(helper), 1000);
 		assert_true(helper_release(helper));
 		assert_int_equal(access("stored", F_OK), -1);
@@ -192,32 +199,16 @@ TEST(helper_on_a_hung_disk_is_abandoned)
 	remove_payload(&payload);
 }
 
-/*
- * A check waits for its answer as long as requested. Until the answer comes, later checks time out
- * at once.
- */
-TEST(no_second_check_starts_before_the_first_answer)
+TEST(output_for_which_the_disk_has_no_room_is_not_opened)
 {
 	struct helper *helper =
-		helper_start_storing(&process, &output_taken, "file", HELPER_BUFFER);
-	struct pollfd ended = { .fd = helper_fd(helper), .events = POLLIN };
-	int error;
+		helper_start_storing(&process, &output_taken, "file", 2, HELPER_BUFFER);
 
-	assert_int_equal(helper_check(helper, 0, 60000), 0);
-	assert_int_equal(helper_check(helper, 1, 60000), ENOSPC);
-	assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
-	assert_int_equal(helper_check(helper, 1, 100), ETIMEDOUT);
-	assert_int_equal(helper_check(helper, 0, 600000), ETIMEDOUT);
-	assert_int_equal(write(answer[1], "12", 2), 2);
-	do { /* the first wake-up may belong to an earlier call */
-		assert_int_equal(poll(&ended, 1, 60000), 1);
-		error = helper_check(helper, 0, 60000);
-	} while (error == ETIMEDOUT);
-	assert_int_equal(error, 0);
+	helper_open(helper);
+	assert_int_equal(result_of(helper), -1);
+	assert_int_equal(errno, ENOSPC);
 	assert_true(helper_release(helper));
-	close(answer[0]);
-	close(answer[1]);
-	answer[0] = -1;
+	assert_int_equal(access("file", F_OK), -1);
 }
 
 TEST(no_files_or_descriptors_are_left_behind)

@@ -83,21 +83,27 @@ static enum incoming_step take_all(struct incoming *incoming, struct transfer *t
 	return step;
 }
 
+static struct incoming stores_in(const char *output)
+{
+	return (struct incoming){
+		.ring = ring,
+		.ring_size = SIZE,
+		.output_taken = &output_taken,
+		.output = output,
+		.verification = { .has_digest = true },
+	};
+}
+
 /* ---- Tests ---- */
 
 TEST(copy_of_the_ring_is_verified_shown_and_stored)
 {
 	struct transfer transfer = received();
-	struct incoming incoming = {
-		.ring = ring,
-		.ring_size = SIZE,
-		.output_taken = &output_taken,
-		.output = "stored",
-		.verification = { .has_digest = true },
-	};
+	struct incoming incoming = stores_in("stored");
 	struct failure failure;
 
-	assert_int_equal(incoming_begin(&incoming, &transfer, &process, &failure), STATUS_SUCCESS);
+	assert_int_equal(incoming_open(&incoming, &transfer, &process, &failure), STATUS_SUCCESS);
+	assert_int_equal(incoming_begin(&incoming, &transfer, &failure), STATUS_SUCCESS);
 	memcpy(ring, sent, SIZE);
 	assert_int_equal(take_all(&incoming, &transfer), INCOMING_COMPLETE);
 	assert_int_equal(ring[0], '!');
@@ -105,6 +111,29 @@ TEST(copy_of_the_ring_is_verified_shown_and_stored)
 	assert_true(incoming_release(&incoming));
 	incoming_free(&incoming);
 	assert_stored("stored", sent, SIZE);
+}
+
+/* The ring is not emptied before the output is open, and never if it cannot be opened. */
+TEST(failure_to_open_the_output_is_reported_before_a_byte_is_copied)
+{
+	struct transfer transfer = received();
+	struct incoming incoming = stores_in("none/stored");
+	struct failure failure;
+	struct pollfd ended = { .events = POLLIN };
+	enum incoming_step step;
+
+	assert_int_equal(incoming_open(&incoming, &transfer, &process, &failure), STATUS_SUCCESS);
+	ended.fd = helper_fd(incoming.helper);
+	do
+		assert_int_equal(poll(&ended, 1, 60000), 1);
+	while ((step = incoming_step(&incoming, &transfer, false, 0, &failure)) == INCOMING_WAITS);
+	assert_int_equal(step, INCOMING_FAILED);
+	assert_int_equal(failure.status, STATUS_LOCAL_FAILURE);
+	assert_string_equal(failure.cause, "cannot store the incoming payload in 'none/stored': "
+					   "No such file or directory");
+	assert_int_equal(incoming.verification.bytes, 0);
+	assert_true(incoming_release(&incoming));
+	incoming_free(&incoming);
 }
 
 TEST(no_files_or_descriptors_are_left_behind)

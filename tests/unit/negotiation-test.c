@@ -282,8 +282,6 @@ TEST(a_refusal_is_reported_with_its_reason_and_advice)
 				    "session; try again later" },
 		{ REFUSAL_MEMORY, "the server could not get memory for another session; see its "
 				  "messages, or try again when other sessions have ended" },
-		{ REFUSAL_STORAGE, "the server cannot store the payload; see its messages, "
-				   "remove the cause, and try again" },
 		{ REFUSAL_SETUP, "the server could not set up the session; see its messages" },
 		{ REFUSAL_LENGTH, "the client sends nothing, or more than the server's "
 				  "--max-size; send one byte or more, or raise --max-size" },
