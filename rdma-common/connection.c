@@ -383,8 +383,6 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_PATTERN;
 	if (sends && payload->length == LENGTH_UNKNOWN)
 		flags |= HELLO_UNKNOWN;
-	if (connection->engine->options->operation == OPERATION_ANY)
-		flags |= HELLO_ANY_OPERATION;
 	if (reports_counters(options))
 		flags |= HELLO_COUNTS;
 	return (uint16_t)flags;

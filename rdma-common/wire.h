@@ -112,9 +112,7 @@ struct hello {
 #define HELLO_ONE_WAY (1 << 0) /* only the client operates, so one side sends no payload */
 #define HELLO_PATTERN (1 << 1) /* this side's payload is the pattern of --size */
 #define HELLO_UNKNOWN (1 << 2) /* the length of this side's payload is unknown until its end */
-/* 1 << 3 to 1 << 6 are reserved. */
-/* The server performs either operation, as the client asks. */
-#define HELLO_ANY_OPERATION (1 << 7)
+/* 1 << 3 to 1 << 7 are reserved. */
 /* This side reports port errors: the peer sends the number of its port's errors in MSG_VERDICT. */
 #define HELLO_COUNTS (1 << 8)
 

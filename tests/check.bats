@@ -148,15 +148,13 @@ transfers() {
 }
 
 @test "--check with PORT verifies each size in both directions, with a server of each mode" {
-	local mode served sizes=(1 1024 4095 4096 4097 65536 1048576) mtu=", GID ::ffff:192.0.2.1, MTU of its port 4096 bytes"
+	local mode sizes=(1 1024 4095 4096 4097 65536 1048576) mtu=", GID ::ffff:192.0.2.1, MTU of its port 4096 bytes"
 	[ "$LAB_TRANSPORT" != siw ] || sizes=(1 1024 4097 65536 1048576) mtu=
 	folder=$(mktemp -d "$LAB/share/check.XXXXXX")
 	for mode in read write ""; do
-		served="one mode"
-		[ "$mode" ] || served="both modes"
 		start_server -m "its own payload" -o "$folder/stored" -n 3 $mode
 		check_patiently 0 192.0.2.1 "$port"
-		says "server      192.0.2.1 port $port: rdma-server for $served, device rdma0$mtu"
+		says "server      192.0.2.1 port $port: rdma-server, device rdma0$mtu"
 		transfers "${sizes[@]}"
 		says "Ready\. All sizes arrived in both directions, verified(; .* % of the packets are lost)?\."
 		[ "$LAB_TRANSPORT" = siw ] || says "counters    .*errors counted.*"

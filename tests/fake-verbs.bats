@@ -1353,7 +1353,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check 192.0.2.1 20000 <<-END
 	0	read	> $latency*$ready	!> server to client 0.000
 	0	immediate iwarp set:verdict.bytes=9000000	> $latency
-	4	tutorial	> the server does not support --check with PORT	!> rdma-server for
+	4	tutorial	> the server does not support --check with PORT	!> : rdma-server
 	7	wanted:0	> $mismatch
 	7	wanted:2	> $mismatch
 	7	payload:2	> $mismatch
@@ -1370,7 +1370,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 
 @test "--check with PORT: control characters in the server's device name are escaped" {
 	use address
-	outcomes check --duration 0 192.0.2.1 20000 <<<$'0\tdevice:peer\e[7m-with-a-long-name\t> rdma-server for one mode, device peer\\\\x1b\[7m-with-a, '
+	outcomes check --duration 0 192.0.2.1 20000 <<<$'0\tdevice:peer\e[7m-with-a-long-name\t> rdma-server, device peer\\\\x1b\[7m-with-a, '
 }
 
 # The failing call belongs to one of the three simultaneous sessions. Before them --check makes one protection domain

@@ -181,8 +181,7 @@ static void report_server(struct probe *probe)
 				   : mtu_bytes((enum ibv_mtu)outcome->hello.mtu);
 	char *device = escape((const uint8_t *)name, strlen(name));
 
-	strbuf_addf(&probe->findings->found, "%s: rdma-server for %s", outcome->peer,
-		    outcome->hello.flags & HELLO_ANY_OPERATION ? "both modes" : "one mode");
+	strbuf_addf(&probe->findings->found, "%s: rdma-server", outcome->peer);
 	if (device && *device)
 		strbuf_addf(&probe->findings->found, ", device %s", device);
 	if (probe->path->gid[0])

@@ -777,7 +777,7 @@ TEST(server_is_described_with_advice_on_a_smaller_mtu_over_roce)
 		path.device = cases[i].device;
 		snprintf(path.check.path.gid, sizeof(path.check.path.gid), "%s", cases[i].gid);
 		play(BROKEN);
-		snprintf(pattern, sizeof(pattern), "ok: peer: rdma-server for one mode%s",
+		snprintf(pattern, sizeof(pattern), "ok: peer: rdma-server%s",
 			 cases[i].found);
 		expect("server", pattern);
 		expect_key("server", "device", *cases[i].device ? cases[i].device : NULL);
