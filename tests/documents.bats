@@ -22,7 +22,7 @@ documents() {
 	documents names
 }
 
-@test "the map of the tests lists every file; the list of rooms has level, thread and lines of code of each room" {
+@test "the map of the tests lists every file; the list of modules has layer, thread and lines of code of each module" {
 	documents maps
 }
 
