@@ -431,17 +431,20 @@ struct counters connection_growth(const struct connection *connection)
 	return counters_growth(&counting->before, &counting->after);
 }
 
-/*
- * End counting. Return 1 + the number of errors that the port counted during the session; 0: they
- * were not counted.
- */
-static uint64_t count_errors(struct connection *connection)
+/* End counting, and add the counts of the port, if it has any, to the verdict. */
+static void add_counts(struct connection *connection, struct message *verdict)
 {
+	struct sequence_errors sequence;
 	struct counters growth;
 
 	connection_end_counting(connection);
 	growth = connection_growth(connection);
-	return growth.any ? counters_errors(&growth) + 1 : 0;
+	if (!growth.any)
+		return;
+	sequence = counters_sequence_errors(&growth);
+	verdict->errors = counters_errors(&growth) + 1;
+	verdict->missing = sequence.missing;
+	verdict->retransmitted = sequence.retransmitted;
 }
 
 /*
@@ -452,11 +455,11 @@ static int send_verdict(struct connection *connection)
 {
 	enum status check = connection->protocol.check.status;
 	bool in_words = check == STATUS_SUCCESS || check == STATUS_CONTENTS_WRONG;
-	const struct message verdict = { .type = MSG_VERDICT,
-					 .value = in_words ? check : STATUS_LOCAL_FAILURE,
-					 .length = connection->figures.bytes,
-					 .errors = count_errors(connection) };
+	struct message verdict = { .type = MSG_VERDICT,
+				   .value = in_words ? check : STATUS_LOCAL_FAILURE,
+				   .length = connection->figures.bytes };
 
+	add_counts(connection, &verdict);
 	transfer_verdict(&connection->transfer);
 	return post_message(connection, &verdict);
 }

@@ -12,36 +12,31 @@
 #include "netlink.h"
 #include "sysfs.h"
 
-/*
- * The lost packets that a counter shows (struct losses). A responder counts a gap in the sequence
- * numbers, and answers with a NAK, which the requester counts. rxe also counts a retry for each NAK
- * (Linux, rxe_resp.c and rxe_comp.c); counters_losses() subtracts these retries.
- */
-enum direction {
+/* The evidence of lost packets that a counter is (struct sequence_errors). */
+enum evidence {
 	NO_LOSS,
-	INCOMING,
-	OUTGOING,
-	OUTGOING_RETRIED,
-	EITHER,
-	DIRECTIONS
+	MISSING,
+	NAK,
+	RETRANSMITTED,
+	EVIDENCES
 };
 
 /* clang-format off */
 /* Counters of flushed work requests are left out, because each session raises them at its end. */
 static const struct {
 	const char *name;
-	enum direction lost;
+	enum evidence evidence;
 } known[] = {
 	/* rdma_rxe */
-	{ "duplicate_request", NO_LOSS }, { "out_of_seq_request", INCOMING },
+	{ "duplicate_request", NO_LOSS }, { "out_of_seq_request", MISSING },
 	{ "rcvd_rnr_err", NO_LOSS }, { "send_rnr_err", NO_LOSS },
-	{ "rcvd_seq_err", OUTGOING_RETRIED }, { "retry_exceeded_err", NO_LOSS },
-	{ "retry_rnr_exceeded_err", NO_LOSS }, { "completer_retry_err", EITHER },
+	{ "rcvd_seq_err", NAK }, { "retry_exceeded_err", NO_LOSS },
+	{ "retry_rnr_exceeded_err", NO_LOSS }, { "completer_retry_err", RETRANSMITTED },
 	{ "send_err", NO_LOSS }, { "link_downed", NO_LOSS },
 	/* mlx5 */
-	{ "out_of_sequence", INCOMING }, { "out_of_buffer", NO_LOSS },
-	{ "rnr_nak_retry_err", NO_LOSS }, { "packet_seq_err", OUTGOING },
-	{ "implied_nak_seq_err", EITHER }, { "local_ack_timeout_err", EITHER },
+	{ "out_of_sequence", MISSING }, { "out_of_buffer", NO_LOSS },
+	{ "rnr_nak_retry_err", NO_LOSS }, { "packet_seq_err", NAK },
+	{ "implied_nak_seq_err", RETRANSMITTED }, { "local_ack_timeout_err", RETRANSMITTED },
 	{ "resp_local_length_error", NO_LOSS }, { "req_remote_invalid_request", NO_LOSS },
 	{ "req_remote_access_errors", NO_LOSS }, { "resp_remote_access_errors", NO_LOSS },
 	{ "req_transport_retries_exceeded", NO_LOSS }, { "req_rnr_retries_exceeded", NO_LOSS },
@@ -50,16 +45,16 @@ static const struct {
 	{ "np_cnp_sent", NO_LOSS }, { "np_ecn_marked_roce_packets", NO_LOSS },
 	{ "rp_cnp_handled", NO_LOSS }, { "rp_cnp_ignored", NO_LOSS },
 	/* bnxt_re */
-	{ "to_retransmits", EITHER }, { "seq_err_naks_rcvd", OUTGOING },
+	{ "to_retransmits", RETRANSMITTED }, { "seq_err_naks_rcvd", NAK },
 	{ "rnr_naks_rcvd", NO_LOSS }, { "max_retry_exceeded", NO_LOSS },
-	{ "oos_drop_count", INCOMING }, { "dup_req", NO_LOSS }, { "missing_resp", EITHER },
+	{ "oos_drop_count", MISSING }, { "dup_req", NO_LOSS }, { "missing_resp", RETRANSMITTED },
 	{ "rx_roce_errors", NO_LOSS }, { "rx_roce_discards", NO_LOSS },
 	{ "tx_roce_discards", NO_LOSS }, { "rx_out_of_buffer", NO_LOSS },
 	{ "rx_ecn_marked_pkts", NO_LOSS }, { "rx_cnp_pkts", NO_LOSS }, { "tx_cnp_pkts", NO_LOSS },
 	/* irdma and cxgb4 */
 	{ "cnpHandled", NO_LOSS }, { "cnpIgnored", NO_LOSS }, { "cnpSent", NO_LOSS },
-	{ "tcpRetransSegs", OUTGOING }, { "ip4RetransSegs", OUTGOING },
-	{ "ip6RetransSegs", OUTGOING },
+	{ "tcpRetransSegs", RETRANSMITTED }, { "ip4RetransSegs", RETRANSMITTED },
+	{ "ip6RetransSegs", RETRANSMITTED },
 	/* InfiniBand */
 	{ "symbol_error", NO_LOSS }, { "link_error_recovery", NO_LOSS },
 	{ "port_rcv_errors", NO_LOSS }, { "port_rcv_remote_physical_errors", NO_LOSS },
@@ -154,17 +149,16 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 	read_folder(counters, "%s/ports/%u/hw_counters", device, port);
 }
 
-struct losses counters_losses(const struct counters *growth)
+struct sequence_errors counters_sequence_errors(const struct counters *growth)
 {
-	uint64_t sums[DIRECTIONS] = { 0 }, retries;
+	uint64_t sums[EVIDENCES] = { 0 };
 
 	for (unsigned int i = 0; i < COUNTERS; i++)
-		sums[known[i].lost] += growth->values[i];
-	retries = sums[OUTGOING_RETRIED];
-	return (struct losses){
-		.incoming = sums[INCOMING],
-		.outgoing = sums[OUTGOING] + retries,
-		.either = sums[EITHER] > retries ? sums[EITHER] - retries : 0,
+		sums[known[i].evidence] += growth->values[i];
+	return (struct sequence_errors){
+		.missing = sums[MISSING],
+		.naks = sums[NAK],
+		.retransmitted = sums[RETRANSMITTED] + sums[NAK],
 	};
 }
 

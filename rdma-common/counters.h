@@ -50,14 +50,17 @@ void counters_keep_latest(struct counters *latest, const struct counters *other)
 /* Return the sum of the growth of all error counters. */
 uint64_t counters_errors(const struct counters *growth);
 
-/* Lost packets, as inferred from the counters of a port. */
-struct losses {
-	uint64_t incoming; /* gaps in the sequence of received packets */
-	uint64_t outgoing; /* the peer's NAKs for missing packets, and resent TCP segments */
-	uint64_t either;   /* other retransmissions: a packet or its acknowledgment was lost */
+/*
+ * Evidence of lost packets. One side alone shows no loss: adaptive routing reorders packets, which
+ * causes gaps, and a busy peer answers too late, which causes retransmissions.
+ */
+struct sequence_errors {
+	uint64_t missing;       /* gaps in the sequence of received packets */
+	uint64_t naks;          /* the peer's reports of such gaps; rxe counts only some of them */
+	uint64_t retransmitted; /* retransmissions; rxe counts one after a NAK twice */
 };
 
-struct losses counters_losses(const struct counters *growth);
+struct sequence_errors counters_sequence_errors(const struct counters *growth);
 
 /* Describe the growth, as in "rcvd_seq_err 3, link_downed 1"; empty if no counter has grown. */
 struct strbuf counters_describe(const struct counters *growth);

@@ -26,10 +26,12 @@ static uint64_t get(const uint8_t *wire, size_t size)
  */
 #define MESSAGE_TYPE     0
 #define MESSAGE_PRODUCED 8
-#define MESSAGE_ERRORS   8
 #define MESSAGE_VALUE    24
 #define MESSAGE_LENGTH   32
 #define MESSAGE_RKEY     48
+#define VERDICT_ERRORS   8
+#define VERDICT_MISSING  16
+#define VERDICT_RESENT   40
 #define WINDOW_RECEIVED  8
 #define WINDOW_STORED    16
 #define WINDOW_PRODUCED  24
@@ -56,7 +58,9 @@ void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 		put(wire + MESSAGE_PRODUCED, message->produced, 8);
 		put(wire + MESSAGE_RKEY, message->rkey, 4);
 	} else if (message->type == MSG_VERDICT) {
-		put(wire + MESSAGE_ERRORS, message->errors, 8);
+		put(wire + VERDICT_ERRORS, message->errors, 8);
+		put(wire + VERDICT_MISSING, message->missing, 8);
+		put(wire + VERDICT_RESENT, message->retransmitted, 8);
 	}
 }
 
@@ -84,7 +88,9 @@ bool decode_message(const uint8_t *wire, size_t size, struct message *message)
 		message->produced = get(wire + MESSAGE_PRODUCED, 8);
 		message->rkey = (uint32_t)get(wire + MESSAGE_RKEY, 4);
 	} else if (message->type == MSG_VERDICT) {
-		message->errors = get(wire + MESSAGE_ERRORS, 8);
+		message->errors = get(wire + VERDICT_ERRORS, 8);
+		message->missing = get(wire + VERDICT_MISSING, 8);
+		message->retransmitted = get(wire + VERDICT_RESENT, 8);
 	}
 	return true;
 }

@@ -45,8 +45,10 @@ struct message {
 			      VERDICT: carried by the sender's operation, in all passes */
 	uint64_t produced; /* MR: bytes that may be read already */
 	uint64_t errors;   /* VERDICT: 1 + errors that the sender's port counted; 0: not counted */
-	uint32_t rkey;     /* MR: key of the region */
-	struct window window; /* WINDOW: its fields */
+	uint64_t missing;  /* VERDICT: gaps in the sequence of packets that this port received */
+	uint64_t retransmitted; /* VERDICT: retransmissions by this port */
+	uint32_t rkey;          /* MR: key of the region */
+	struct window window;   /* WINDOW: its fields */
 };
 
 /* Encode `message`, little-endian, with zeros in reserved bytes. Cannot fail. */
@@ -113,7 +115,7 @@ struct hello {
 #define HELLO_PATTERN (1 << 1) /* this side's payload is the pattern of --size */
 #define HELLO_UNKNOWN (1 << 2) /* the length of this side's payload is unknown until its end */
 /* 1 << 3 to 1 << 7 are reserved. */
-/* This side reports port errors: the peer sends the number of its port's errors in MSG_VERDICT. */
+/* This side reports port errors: the peer's MSG_VERDICT has the counts of its port. */
 #define HELLO_COUNTS (1 << 8)
 
 /* Kinds of private data from a peer. */

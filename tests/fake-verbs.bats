@@ -2004,7 +2004,11 @@ device_that_counts() {
 	client --report	0	set:verdict.errors=18446744073709551615	> no errors counted by double0?errors counted: 0 by this side, 18446744073709551614 by the peer
 	client -J	0	read	disconnected.	> "error_counters": { }
 	END
-	outcomes check 192.0.2.1 20000 <<<"0	read	> counters    no errors counted by this host's device during the sessions"
+	outcomes check 192.0.2.1 20000 <<-END
+	0	read	> counters    no errors counted by this host's device during the sessions
+	0	read set:verdict.missing=18446744073709551615	> counters    packets are reordered; no errors counted by
+	0	read set:verdict.retransmitted=18446744073709551615	> counters    packets are late; no errors counted by
+	END
 	outcomes check --json --duration 0 192.0.2.1 20000 <<<'0	read	> "lost_share": 0, "lost_direction": null }'
 	rm -r "$FAKE_VERBS_DEVICE"
 	outcomes check --json --duration 0 192.0.2.1 20000 <<<"0	read	> this host's device has no error counters, which would show lost packets*\"lost_share\": null, \"lost_direction\": null }"

@@ -198,7 +198,7 @@ stop_sniffer() {
 		stop_server
 		return
 	fi
-	for command in "-J --tos 104 write" "-J --tos 0x68 --check --max-loss 100"; do # a busy host repeats packets
+	for command in "-J --tos 104 write" "-J --tos 0x68 --check"; do
 		start_sniffer 4791
 		# shellcheck disable=SC2086 # several words
 		client $command 192.0.2.1 "$port"

@@ -6,45 +6,41 @@
 /* Minimum number of lost packets that can be excessive: a single loss shows nothing. */
 #define MIN_LOST 2
 
-/* Lost packets of one direction or of both, as in struct loss. */
-struct lost {
-	double share;
-	bool excessive;
-};
-
-static struct lost judge_count(uint64_t count, uint64_t packets)
+static uint64_t fewer(uint64_t one, uint64_t other)
 {
-	struct lost lost = { .share = packets > 0 ? (double)count / (double)packets : 0 };
-
-	if (lost.share > 1) /* each packet may be lost several times */
-		lost.share = 1;
-	lost.excessive = count >= MIN_LOST && lost.share * 100 > MAX_LOSS;
-	return lost;
+	return one < other ? one : other;
 }
 
-struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client)
+static uint64_t more(uint64_t one, uint64_t other)
 {
-	const struct losses counted = counters_losses(growth);
-	uint64_t count = counted.outgoing + counted.incoming + counted.either;
-	struct lost out = judge_count(counted.outgoing, to_server);
-	struct lost in = judge_count(counted.incoming, to_client);
-	struct lost all = judge_count(count, to_server + to_client);
-	bool directed = out.excessive || in.excessive;
-	struct loss loss = { .excessive = directed || all.excessive };
+	return one > other ? one : other;
+}
 
-	if (directed && !out.excessive)
-		out.share = 0;
-	if (directed && !in.excessive)
-		in.share = 0;
-	loss.share = out.share > in.share ? out.share : in.share;
-	if (out.share > 0 && in.share > 0)
+static double share_of(uint64_t count, uint64_t packets)
+{
+	/* each packet may be lost several times */
+	return packets > 0 ? (double)fewer(count, packets) / (double)packets : 0;
+}
+
+struct loss loss_judge(const struct counters *growth, const struct peer_counts *peer,
+		       uint64_t to_server, uint64_t to_client)
+{
+	const struct sequence_errors here = counters_sequence_errors(growth);
+	/* the server has sent a NAK for a gap that it found */
+	uint64_t missing_there = more(peer->missing, here.naks);
+	uint64_t out = fewer(here.retransmitted, missing_there);
+	uint64_t in = fewer(here.missing, peer->retransmitted);
+	double out_share = share_of(out, to_server), in_share = share_of(in, to_client);
+	bool none = out_share <= 0 && in_share <= 0;
+	struct loss loss = { .share = out_share > in_share ? out_share : in_share };
+
+	if (out_share > 0 && in_share > 0)
 		loss.direction = "both";
-	else if (loss.share > 0)
-		loss.direction = out.share > 0 ? "client to server" : "server to client";
-	if (!directed && (all.excessive || loss.share <= 0)) {
-		loss.share = all.share;
-		loss.direction = NULL;
-	}
+	else if (!none)
+		loss.direction = out_share > 0 ? "client to server" : "server to client";
+	loss.excessive = out + in >= MIN_LOST && loss.share * 100 > MAX_LOSS;
+	loss.late = none && (here.retransmitted > 0 || peer->retransmitted > 0);
+	loss.reordered = none && (here.missing > 0 || missing_there > 0);
 	return loss;
 }
 
@@ -52,12 +48,14 @@ struct strbuf loss_describe(const struct loss *loss)
 {
 	struct strbuf buf = { 0 };
 
-	if (!loss->direction) /* for example, a retry does not show the direction */
-		strbuf_addf(&buf, "packets are lost or late, in a direction that is not known");
-	else if (!strcmp(loss->direction, "both"))
+	if (loss->direction && !strcmp(loss->direction, "both"))
 		strbuf_addf(&buf, "packets are lost in both directions");
-	else
+	else if (loss->direction)
 		strbuf_addf(&buf, "packets are lost from %s", loss->direction);
+	else if (loss->late || loss->reordered)
+		strbuf_addf(&buf, "packets are %s%s%s", loss->late ? "late" : "",
+			    loss->late && loss->reordered ? " and " : "",
+			    loss->reordered ? "reordered" : "");
 	return buf;
 }
 

@@ -16,23 +16,35 @@
 /* Percentage of lost packets above which a loss is excessive */
 #define MAX_LOSS 0.1
 
+/* Counts of the server's port in all sessions, from its verdicts. */
+struct peer_counts {
+	uint64_t errors; /* errors plus 1. 0 means that the server did not count. */
+	uint64_t missing;
+	uint64_t retransmitted;
+};
+
 struct loss {
-	double share; /* lost packets per packet sent in `direction` ("both": the larger share;
-			 NULL: of all packets), 0 to 1 */
-	/* "client to server", "server to client" or "both"; NULL: none lost, or not known. */
+	/* Lost packets per packet sent, 0 to 1, in the direction that loses the larger share. */
+	double share;
+	/* "client to server", "server to client" or "both". NULL means that none is lost. */
 	const char *direction;
 	bool excessive; /* the share is above MAX_LOSS, and at least two packets are lost */
+	bool late;      /* a port retransmitted packets, but none is lost */
+	bool reordered; /* a port found gaps, but no packet is lost */
 };
 
 /*
- * Judge the loss by the growth of this host's port counters and the approximate number of packets
- * in each direction. The port counts missing packets from the server, the
- * server's NAKs for missing packets from this host, and other retransmissions, without a direction.
- * The server's sum of errors is no evidence: it includes congestion marks and duplicates.
+ * Judge the loss by the growth of this host's port counters, the counts of the server's port, and
+ * the approximate number of packets in each direction. A packet is lost if one port found a gap
+ * and the other port retransmitted.
  */
-struct loss loss_judge(const struct counters *growth, uint64_t to_server, uint64_t to_client);
+struct loss loss_judge(const struct counters *growth, const struct peer_counts *peer,
+		       uint64_t to_server, uint64_t to_client);
 
-/* Describe a loss, as in "packets are lost from client to server". */
+/*
+ * Describe a loss, as in "packets are lost from client to server", or late or reordered packets.
+ * The text is empty if there are none.
+ */
 struct strbuf loss_describe(const struct loss *loss);
 
 /* Describe a share of packets, 0 to 1, as in "about 1.2 %". */

@@ -35,7 +35,8 @@
 /*
  * Limits on a path that loses packets, where sessions wait for retransmission timers. Both count
  * from the first session's start, without rate measurements: no session begins after
- * LOSSY_MILLISECONDS, and a running one is interrupted after STOP_MILLISECONDS.
+ * LOSSY_MILLISECONDS, and a running one is interrupted after STOP_MILLISECONDS. If packets are
+ * late, a transfer is interrupted after LOSSY_MILLISECONDS, and rule_out_loss() decides.
  */
 #define LOSSY_MILLISECONDS 10000
 #define STOP_MILLISECONDS  15000
@@ -77,6 +78,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 {
 	struct outcome *outcome = &probe->outcomes[probe->outcome_count++];
 	const struct protocol *protocol = &connection->protocol;
+	const struct message *verdict = &connection->peer_verdict;
 
 	*outcome = (struct outcome){
 		.rejected = connection->rejected,
@@ -105,8 +107,12 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		counters_keep_latest(&probe->after, &connection->counting->after);
 	}
 	/* each simultaneous session reports the errors of all of them: take the maximum */
-	if (probe->outcome_count == 1 || connection->peer_verdict.errors > probe->advertised_errors)
-		probe->advertised_errors = connection->peer_verdict.errors;
+	if (probe->outcome_count == 1 || verdict->errors > probe->advertised.errors)
+		probe->advertised = (struct peer_counts){
+			.errors = verdict->errors,
+			.missing = verdict->missing,
+			.retransmitted = verdict->retransmitted,
+		};
 	if (probe->outcome_count > 1) {
 		enum status worst = probe->outcome->end.status;
 
@@ -316,7 +322,8 @@ static void judge_loss(struct probe *probe)
 {
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
 
-	probe->loss = loss_judge(&growth, probe->packets_to_server, probe->packets_to_client);
+	probe->loss = loss_judge(&growth, &probe->peer, probe->packets_to_server,
+				 probe->packets_to_client);
 }
 
 /* Return true if a session failed, other than by its rate. */
@@ -326,25 +333,38 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Return false, and set probe->stopped, if the loss is excessive and LOSSY_MILLISECONDS have
- * passed. Otherwise set probe->stop_time if too many packets are lost. With probe->needs_explaining
- * there is no limit.
+ * Return true if the time of the next session is limited: the loss is excessive, or retransmissions
+ * may delay a transfer. With probe->needs_explaining there is no limit.
+ */
+static bool has_limit(const struct probe *probe)
+{
+	bool transfers = !strcmp(probe->step, "transfer");
+	bool delayed = probe->loss.late || probe->loss.share > 0;
+
+	if (probe->needs_explaining)
+		return false;
+	return probe->loss.excessive || (transfers && delayed && !probe->patient);
+}
+
+/*
+ * Set probe->stop_time. Return false, and set probe->stopped, if the next session has a limit, and
+ * LOSSY_MILLISECONDS have passed.
  */
 static bool may_begin(struct probe *probe)
 {
-	bool transfers = !strcmp(probe->step, "transfer");
 	int64_t now = now_milliseconds(), begun;
+	bool limited;
 
 	if (probe->begun == 0)
 		probe->begun = now;
 	begun = probe->begun + probe->measuring;
 	judge_loss(probe);
+	limited = has_limit(probe);
 	probe->stop_time = INT64_MAX;
-	if (probe->needs_explaining)
-		return true;
-	if (probe->loss.excessive || (transfers && probe->loss.share * 100 > MAX_LOSS))
-		probe->stop_time = begun + STOP_MILLISECONDS;
-	probe->stopped = probe->loss.excessive && now >= begun + LOSSY_MILLISECONDS;
+	if (limited)
+		probe->stop_time =
+			begun + (probe->loss.excessive ? STOP_MILLISECONDS : LOSSY_MILLISECONDS);
+	probe->stopped = limited && now >= begun + LOSSY_MILLISECONDS;
 	return !probe->stopped;
 }
 
@@ -362,22 +382,32 @@ static void report_stopped(struct probe *probe)
 	double seconds = (double)(now_milliseconds() - probe->begun) / 1e3;
 
 	judge_loss(probe);
-	if (!probe->loss.excessive)
+	if (!probe->loss.excessive) /* the session that was interrupted lost few packets */
 		failure_set(&probe->failure, STATUS_TIMED_OUT,
-			    "the sessions have taken %.0f s, and packets seem to be lost", seconds);
+			    "the sessions have taken %.0f s, and packets are lost", seconds);
 	if (transfers)
 		strbuf_addf(&probe->findings->found, "%" PRIu64 " byte%s: ", probe->size,
 			    probe->size == 1 ? "" : "s");
 	strbuf_addf(&probe->findings->found,
-		    "not %s: packets %s lost, and the sessions have taken %.0f s",
-		    transfers ? "verified" : "measured",
-		    probe->loss.excessive ? "are" : "seem to be", seconds);
+		    "not %s: packets are lost, and the sessions have taken %.0f s",
+		    transfers ? "verified" : "measured", seconds);
 	findings_report(probe->findings, probe->step, false);
 	if (!transfers)
 		return;
 	json_add_count(probe->findings->latest, "bytes", probe->size);
 	json_add_text(probe->findings->latest, "client_to_server", "not known");
 	json_add_text(probe->findings->latest, "server_to_client", "not known");
+}
+
+/* Add the server's counts of the latest sessions to those of the earlier ones. */
+static void add_peer_counts(struct probe *probe)
+{
+	const struct peer_counts *latest = &probe->advertised;
+
+	if (latest->errors > 0) /* both numbers include an extra 1: add it once */
+		probe->peer.errors += latest->errors - (probe->peer.errors > 0);
+	probe->peer.missing += latest->missing;
+	probe->peer.retransmitted += latest->retransmitted;
 }
 
 /*
@@ -407,14 +437,28 @@ static bool try_session(struct probe *probe, uint64_t size, uint32_t wanted)
 			return false;
 	} while (complete && outcome->rejected &&
 		 may_be_accepted(probe, &outcome->rejection, busy_deadline));
-	if (probe->advertised_errors > 0) /* both counts include an extra 1: add it once */
-		probe->peer_errors += probe->advertised_errors - (probe->peer_errors > 0);
+	add_peer_counts(probe);
 	if (outcome->end.status != STATUS_SUCCESS &&
 	    (!has_failed(probe) || outcome->end.status == STATUS_INTERRUPTED)) {
 		probe->needs_explaining = probe->stop_time == INT64_MAX;
 		failure_set(&probe->failure, outcome->end.status, "%s", outcome->end.cause);
 	}
 	return complete;
+}
+
+/*
+ * Run a session that measures. Return false if it did not run, or failed; report a failure as a
+ * finding of `step`.
+ */
+static bool run_measurement(struct probe *probe, const char *step, uint64_t size, uint32_t wanted)
+{
+	probe->step = step;
+	if (!try_session(probe, size, wanted))
+		return false;
+	if (probe->outcome->end.status == STATUS_SUCCESS)
+		return true;
+	strbuf_addf(&probe->findings->found, "not measured: %s", probe->outcome->end.cause);
+	return findings_report(probe->findings, step, false);
 }
 
 /*
@@ -476,7 +520,35 @@ static void explain_silence(struct probe *probe)
 	advise_size(probe);
 }
 
-/* Transfer `size` bytes in each direction, and report the result. Return false after a failure. */
+/*
+ * After a transfer was stopped, find out if packets are lost or only late. Return true if they are
+ * late. READs do not show the difference: a lost response is requested again after a timeout, like
+ * a late one. WRITEs in both directions show each gap at once.
+ */
+static bool rule_out_loss(struct probe *probe)
+{
+	struct options *session = &probe->session;
+	bool written;
+
+	judge_loss(probe);
+	if (!probe->stopped || probe->loss.excessive)
+		return false;
+	probe->patient = true;
+	session->operation = OPERATION_WRITE;
+	session->duration_seconds = session->wanted_seconds = 1;
+	written = run_measurement(probe, "rate", RATE_SIZE, RATE_SIZE);
+	session->operation = OPERATION_READ;
+	session->duration_seconds = session->wanted_seconds = 0;
+	probe->step = "transfer";
+	judge_loss(probe);
+	probe->stopped = written && probe->loss.excessive;
+	return written && !probe->stopped;
+}
+
+/*
+ * Transfer `size` bytes in each direction, and report the result. If late packets delay it, try
+ * again without a limit. Return false after a failure.
+ */
 static bool try_size(struct probe *probe, uint32_t size)
 {
 	const struct outcome *outcome;
@@ -484,7 +556,8 @@ static bool try_size(struct probe *probe, uint32_t size)
 
 	probe->size = size;
 	probe->step = "transfer";
-	if (!try_session(probe, size, size))
+	if (!try_session(probe, size, size) &&
+	    !(rule_out_loss(probe) && try_session(probe, size, size)))
 		return false;
 	outcome = probe->outcome;
 	if (!outcome->connected) {
@@ -551,21 +624,6 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
 
 	return skew(rates, &slower) >= MUCH_SLOWER || rates->to_server < wanted ||
 	       rates->to_client < wanted;
-}
-
-/*
- * Run a session that measures. Return false if it did not run, or failed; report a failure as a
- * finding of `step`.
- */
-static bool run_measurement(struct probe *probe, const char *step, uint64_t size, uint32_t wanted)
-{
-	probe->step = step;
-	if (!try_session(probe, size, wanted))
-		return false;
-	if (probe->outcome->end.status == STATUS_SUCCESS)
-		return true;
-	strbuf_addf(&probe->findings->found, "not measured: %s", probe->outcome->end.cause);
-	return findings_report(probe->findings, step, false);
 }
 
 /* Measure the rate of WRITEs, to the client if `back`, in bit/s. Return false if that failed. */
@@ -840,17 +898,18 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 /* ---- Lost packets ---- */
 
 /*
- * Add the share of lost packets to the finding. If it is excessive, fail a check that succeeded
- * otherwise.
+ * Add lost packets with their share, or late or reordered packets, to the finding. If the loss is
+ * excessive, fail a check that succeeded otherwise.
  */
 static void add_loss(struct probe *probe, enum status status)
 {
 	const struct loss *loss = &probe->loss;
 	const struct strbuf text = loss_describe(loss), share = loss_describe_share(loss->share);
 
-	if (loss->share <= 0)
-		return;
-	strbuf_addf(&probe->findings->found, "%s, %s of them; ", text.text, share.text);
+	if (loss->share > 0)
+		strbuf_addf(&probe->findings->found, "%s, %s of them; ", text.text, share.text);
+	else if (text.length > 0)
+		strbuf_addf(&probe->findings->found, "%s; ", text.text);
 	/* the finding of a failed session has the advice already */
 	if (!loss->excessive || probe->needs_explaining)
 		return;
@@ -864,7 +923,7 @@ static void add_loss(struct probe *probe, enum status status)
 /* Add both sides' errors, and the counters that have grown, to the finding. */
 static void add_counters(struct probe *probe, const struct counters *growth)
 {
-	uint64_t here = counters_errors(growth), there = probe->peer_errors;
+	uint64_t here = counters_errors(growth), there = probe->peer.errors;
 	const struct strbuf grown = counters_describe(growth);
 	struct strbuf *found = &probe->findings->found;
 
@@ -896,10 +955,9 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 			    "packets");
 	findings_report(probe->findings, "counters", !loss->excessive);
 	json_add_counters(probe->findings->latest, &growth);
-	json_add_peer_errors(probe->findings->latest, probe->peer_errors);
+	json_add_peer_errors(probe->findings->latest, probe->peer.errors);
 	json_add_number(probe->findings->latest, "lost_share", loss->share, growth.any);
-	json_add_text(probe->findings->latest, "lost_direction",
-		      loss->share > 0 && !loss->direction ? "not known" : loss->direction);
+	json_add_text(probe->findings->latest, "lost_direction", loss->direction);
 	return loss->excessive && status == STATUS_SUCCESS ? STATUS_TOO_SLOW : status;
 }
 

@@ -66,6 +66,7 @@ struct probe {
 	int64_t measuring;      /* planned milliseconds of all rate measurements so far */
 	const char *step;       /* step of the next session's finding */
 	bool stopped;           /* no further session runs, because packets are lost */
+	bool patient;           /* late packets limit the time of a transfer no longer */
 	bool needs_explaining;  /* a session failed, and no lost packets explain it */
 	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions, run at once */
 	unsigned int outcome_count;               /* number of valid outcomes */
@@ -81,9 +82,9 @@ struct probe {
 	/* approximate packets of all sessions, with SESSION_PACKETS in each */
 	uint64_t packets_to_server, packets_to_client;
 	struct loss loss;
-	uint64_t peer_errors; /* errors that the server's port counted, plus 1; 0: not known */
-	uint64_t advertised_errors; /* `peer_errors` of the latest sessions alone */
-	struct latency latency;     /* from the last session that measured it */
+	struct peer_counts peer;       /* counts of the server's port */
+	struct peer_counts advertised; /* of the latest sessions alone */
+	struct latency latency;        /* from the last session that measured it */
 	/* the first failure; a signal replaces it, and any failure replaces STATUS_TOO_SLOW */
 	struct failure failure;
 };

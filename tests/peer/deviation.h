@@ -23,6 +23,8 @@ static const struct deviation_field {
 	{ "verdict.status", MSG_VERDICT, offsetof(struct message, value) },
 	{ "verdict.bytes", MSG_VERDICT, offsetof(struct message, length) },
 	{ "verdict.errors", MSG_VERDICT, offsetof(struct message, errors) },
+	{ "verdict.missing", MSG_VERDICT, offsetof(struct message, missing) },
+	{ "verdict.retransmitted", MSG_VERDICT, offsetof(struct message, retransmitted) },
 	{ "window.received", MSG_WINDOW, offsetof(struct message, window.received) },
 	{ "window.produced", MSG_WINDOW, offsetof(struct message, window.produced) },
 	{ "window.consumed", MSG_WINDOW, offsetof(struct message, window.consumed) },

@@ -68,7 +68,8 @@ static const char help[] =
 	"progress), flood (send windows that advance by a byte, without a pause), or to send one\n"
 	"more message: mr, done, window (which advances by a byte), unknown, short, long.\n"
 	"FIELD is mr.address, mr.produced, mr.rkey, done.digest, done.bytes, verdict.status,\n"
-	"verdict.bytes, verdict.errors, window.received, window.produced or window.consumed.\n";
+	"verdict.bytes, verdict.errors, verdict.missing, verdict.retransmitted, window.received,\n"
+	"window.produced or window.consumed.\n";
 
 struct session;
 

@@ -45,10 +45,11 @@ struct turn {
 	enum hello_kind hello_kind;
 	enum refusal refusal;
 	enum measured measured;
-	uint64_t to_server, to_client; /* measured rates in bit/s */
-	uint64_t errors_there;         /* the server's errors plus 1; 0: not reported */
-	uint16_t port;                 /* TCP source port; 0: unknown */
-	int64_t milliseconds;          /* duration, for the time limit of a lossy path */
+	uint64_t to_server, to_client;        /* measured rates in bit/s */
+	uint64_t errors_there;                /* the server's errors plus 1; 0: not reported */
+	uint64_t missing_there, resent_there; /* the server's gaps and retransmissions */
+	uint16_t port;                        /* TCP source port; 0: unknown */
+	int64_t milliseconds;                 /* duration, for the time limit of a lossy path */
 };
 
 /* Return a connected session that ends with status `how` in these stages. */
@@ -272,8 +273,11 @@ static void start(unsigned int kind, const uint64_t *passed, const struct turn *
 static void assert_measures(const struct probe *probe, enum measured measured)
 {
 	const struct options *session = &probe->session;
+	bool both = measured == (TO_SERVER | TO_CLIENT);
 	unsigned int seconds = path.options.duration_seconds;
 
+	if (both && seconds == 0) /* see written() */
+		seconds = 1;
 	/* rates are those of WRITEs */
 	assert_int_equal(session->operation,
 			 measured & (TO_SERVER | TO_CLIENT) ? OPERATION_WRITE : OPERATION_READ);
@@ -330,7 +334,9 @@ static void run_one(struct probe *probe)
 		.rejection = { turn->hello_kind, { .refusal = (uint8_t)turn->refusal } },
 		.agreement.peer = { .version = HELLO_VERSION, .mtu = (uint8_t)path.mtu },
 		.peer.text = "peer",
-		.peer_verdict.errors = turn->errors_there,
+		.peer_verdict = { .errors = turn->errors_there,
+				  .missing = turn->missing_there,
+				  .retransmitted = turn->resent_there },
 		.counting = &counting,
 		.id = &id,
 	};
@@ -346,6 +352,7 @@ static void run_one(struct probe *probe)
 	id.route.addr.src_sin = (struct sockaddr_in){ AF_INET, .sin_port = htons(turn->port) };
 	set_measurement(&connection, turn);
 	probe->begun -= turn->milliseconds;
+	probe->stop_time -= probe->stop_time < INT64_MAX ? turn->milliseconds : 0;
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
 	snprintf(connection.agreement.peer.device, HELLO_DEVICE_SIZE, "%s", path.device);
 	failure_set(&connection.outcome, turn->status, "cause %d", turn->status);
@@ -1016,51 +1023,64 @@ static unsigned int counter_number(const char *name)
 	return number;
 }
 
-static const char in_doubt[] = "packets are lost or late, in a direction that is not known";
 static const char of_software[] = " -> one of: a rate limit or a full queue on the way *";
 
 /* The three sessions send 36 packets in each direction. */
-TEST(lost_packets_are_reported_with_share_and_direction)
+TEST(lost_packets_are_missing_on_one_side_and_retransmitted_by_the_other)
 {
 	const struct {
 		const char *counter, *other; /* both grow by `count` in the last session */
-		uint64_t count;
-		enum status status;
+		uint64_t count, missing_there, resent_there;
 		const char *found, *share, *direction;
 	} cases[] = {
 		/* clang-format off */
-		{ "rcvd_seq_err", "completer_retry_err", 2, STATUS_TOO_SLOW, "failed: packets are lost from client to server, about 5.6 % of them; rcvd_seq_err 2, completer_retry_err 2", "0.0555555556", "client to server" },
-		{ "out_of_seq_request", NULL, 2, STATUS_TOO_SLOW, "failed: packets are lost from server to client, about 5.6 % of them; out_of_seq_request 2", "0.0555555556", "server to client" },
-		{ "rcvd_seq_err", "out_of_seq_request", 9, STATUS_TOO_SLOW, "failed: packets are lost in both directions, about 25 % of them; out_of_seq_request 9, rcvd_seq_err 9", "0.25", "both" },
-		{ "packet_seq_err", "out_of_sequence", 48, STATUS_TOO_SLOW, "failed: packets are lost in both directions, about 100 % of them; out_of_sequence 48, packet_seq_err 48", "1", "both" },
-		{ "seq_err_naks_rcvd", NULL, 9, STATUS_TOO_SLOW, "failed: packets are lost from client to server, *", "0.25", "client to server" },
-		{ "tcpRetransSegs", NULL, 9, STATUS_TOO_SLOW, "failed: packets are lost from client to server, *", "0.25", "client to server" },
-		{ "oos_drop_count", NULL, 9, STATUS_TOO_SLOW, "failed: packets are lost from server to client, *", "0.25", "server to client" },
-		{ "local_ack_timeout_err", NULL, 3, STATUS_TOO_SLOW, text_of("failed: %s, about 4.2 %% of them; local_ack_timeout_err 3", in_doubt), "0.0416666667", "not known" },
-		{ "out_of_sequence", "packet_seq_err", 1, STATUS_TOO_SLOW, text_of("failed: %s, about 2.8 %% of them; *", in_doubt), "0.0277777778", "not known" },
+		{ "rcvd_seq_err", "completer_retry_err", 2, 2, 0, "failed: packets are lost from client to server, about 5.6 % of them; rcvd_seq_err 2, completer_retry_err 2", "0.0555555556", "client to server" },
+		/* Soft-RoCE does not count each NAK */
+		{ "completer_retry_err", NULL, 9, 9, 0, "failed: packets are lost from client to server, about 25 % of them; *", "0.25", "client to server" },
+		{ "completer_retry_err", NULL, 9, 2, 0, "failed: packets are lost from client to server, about 5.6 % of them; *", "0.0555555556", "client to server" },
+		{ "out_of_seq_request", NULL, 2, 0, 2, "failed: packets are lost from server to client, about 5.6 % of them; out_of_seq_request 2", "0.0555555556", "server to client" },
+		{ "out_of_sequence", NULL, 9, 0, 2, "failed: packets are lost from server to client, about 5.6 % of them; *", "0.0555555556", "server to client" },
+		{ "oos_drop_count", NULL, 9, 0, 9, "failed: packets are lost from server to client, *", "0.25", "server to client" },
+		{ "rcvd_seq_err", "out_of_seq_request", 9, 9, 9, "failed: packets are lost in both directions, about 25 % of them; out_of_seq_request 9, rcvd_seq_err 9", "0.25", "both" },
+		{ "packet_seq_err", "out_of_sequence", 48, 48, 48, "failed: packets are lost in both directions, about 100 % of them; out_of_sequence 48, packet_seq_err 48", "1", "both" },
+		{ "packet_seq_err", "out_of_sequence", 1, 1, 1, "failed: packets are lost in both directions, about 2.8 % of them; *", "0.0277777778", "both" },
+		/* a NAK shows a gap at a server that does not count */
+		{ "packet_seq_err", NULL, 9, 0, 0, "failed: packets are lost from client to server, *", "0.25", "client to server" },
+		{ "seq_err_naks_rcvd", NULL, 9, 0, 0, "failed: packets are lost from client to server, *", "0.25", "client to server" },
 		/* a single lost packet is not a failure */
-		{ "out_of_seq_request", NULL, 1, GOOD, "ok: packets are lost from server to client, about 2.8 % of them; out_of_seq_request 1", "0.0277777778", "server to client" },
-		/* Soft-RoCE counts a retry for each NAK, too: no second loss */
-		{ "rcvd_seq_err", "completer_retry_err", 1, GOOD, "ok: packets are lost from client to server, about 2.8 % of them; rcvd_seq_err 1, completer_retry_err 1", "0.0277777778", "client to server" },
-		/* duplicate requests and congestion marks are not losses */
-		{ "duplicate_request", "np_ecn_marked_roce_packets", 9, GOOD, "ok: duplicate_request 9, np_ecn_marked_roce_packets 9", "0", NULL },
+		{ "out_of_seq_request", NULL, 1, 0, 1, "ok: packets are lost from server to client, about 2.8 % of them; out_of_seq_request 1", "0.0277777778", "server to client" },
+		{ "rcvd_seq_err", "completer_retry_err", 1, 1, 0, "ok: packets are lost from client to server, about 2.8 % of them; rcvd_seq_err 1, completer_retry_err 1", "0.0277777778", "client to server" },
+		/* one side alone */
+		{ "completer_retry_err", NULL, 48, 0, 0, "ok: packets are late; completer_retry_err 48", "0", NULL },
+		{ "local_ack_timeout_err", "to_retransmits", 48, 0, 0, "ok: packets are late; local_ack_timeout_err 48, to_retransmits 48", "0", NULL },
+		{ "tcpRetransSegs", NULL, 48, 0, 0, "ok: packets are late; tcpRetransSegs 48", "0", NULL },
+		{ "completer_retry_err", NULL, 48, 0, 48, "ok: packets are late; completer_retry_err 48", "0", NULL },
+		{ "duplicate_request", NULL, 48, 0, 48, "ok: packets are late; duplicate_request 48", "0", NULL },
+		{ "out_of_sequence", NULL, 48, 0, 0, "ok: packets are reordered; out_of_sequence 48", "0", NULL },
+		{ "out_of_sequence", NULL, 48, 48, 0, "ok: packets are reordered; out_of_sequence 48", "0", NULL },
+		{ "duplicate_request", NULL, 48, 48, 0, "ok: packets are reordered; duplicate_request 48", "0", NULL },
+		{ "out_of_sequence", "local_ack_timeout_err", 48, 0, 0, "ok: packets are late and reordered; *", "0", NULL },
+		/* duplicate requests and congestion marks are neither */
+		{ "duplicate_request", "np_ecn_marked_roce_packets", 9, 0, 0, "ok: duplicate_request 9, np_ecn_marked_roce_packets 9", "0", NULL },
 		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		const struct turn none[] = { { 0 } };
-		const char *advice = cases[i].status == GOOD ? "" : of_software;
+		bool failed = !strncmp(cases[i].found, "failed", 6);
 		struct counters *after = &path.counters[3];
 
 		start(UNKNOWN, all_sizes, none);
 		path.check.path.is_software = true;
+		path.script[1].missing_there = cases[i].missing_there;
+		path.script[2].resent_there = cases[i].resent_there;
 		for (unsigned int session = 0; session < 4; session++)
 			path.counters[session].any = true;
 		after->values[counter_number(cases[i].counter)] = cases[i].count;
 		if (cases[i].other)
 			after->values[counter_number(cases[i].other)] = cases[i].count;
-		play(cases[i].status);
-		expect("counters", text_of("%s%s", cases[i].found, advice));
+		play(failed ? STATUS_TOO_SLOW : GOOD);
+		expect("counters", text_of("%s%s", cases[i].found, failed ? of_software : ""));
 		expect_key("counters", "lost_share", cases[i].share);
 		expect_key("counters", "lost_direction", cases[i].direction);
 	}
@@ -1068,14 +1088,23 @@ TEST(lost_packets_are_reported_with_share_and_direction)
 
 TEST(a_loss_is_excessive_above_one_packet_of_a_thousand)
 {
+	const struct peer_counts peer = { .retransmitted = 2 };
 	struct counters growth = { .any = true };
-	uint64_t *lost = &growth.values[counter_number("out_of_sequence")];
+	uint64_t *missing = &growth.values[counter_number("out_of_sequence")];
 
-	*lost = 2;
-	assert_false(loss_judge(&growth, 0, 2000).excessive);
-	assert_true(loss_judge(&growth, 0, 1999).excessive);
-	*lost = 1;
-	assert_false(loss_judge(&growth, 0, 10).excessive);
+	*missing = 2;
+	assert_false(loss_judge(&growth, &peer, 0, 2000).excessive);
+	assert_true(loss_judge(&growth, &peer, 0, 1999).excessive);
+	*missing = 1;
+	assert_false(loss_judge(&growth, &peer, 0, 10).excessive);
+}
+
+/* Return a session in which the server counts this number of retransmissions. */
+static struct turn resent(uint64_t count, struct turn turn)
+{
+	turn.errors_there = count + 1;
+	turn.resent_there = count;
+	return turn;
 }
 
 static struct turn takes(int64_t milliseconds, struct turn turn)
@@ -1096,13 +1125,14 @@ TEST(last_line_reports_lost_packets)
 	} cases[] = {
 		/* clang-format off */
 		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 0, GOOD, "Ready. All sizes arrived in both directions, verified.\n" },
-		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 1, GOOD, "Ready. All sizes arrived in both directions, verified; about 2.8 % of the packets are lost.\n" },
-		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from server to client.\n" },
+		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 9, GOOD, "Ready. All sizes arrived in both directions, verified.\n" },
+		{ { passes(1), passes(65536), passes(1048576) }, "to_retransmits", 9, GOOD, "Ready. All sizes arrived in both directions, verified.\n" },
+		{ { resent(1, passes(1)), passes(65536), passes(1048576) }, "out_of_sequence", 1, GOOD, "Ready. All sizes arrived in both directions, verified; about 2.8 % of the packets are lost.\n" },
+		{ { resent(1, passes(1)), resent(1, passes(65536)), passes(1048576) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from server to client.\n" },
 		{ { passes(1), passes(65536), passes(1048576) }, "packet_seq_err", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from client to server.\n" },
-		{ { passes(1), passes(65536), passes(1048576) }, "to_retransmits", 2, STATUS_TOO_SLOW, "Ready, but packets are lost or late, in a direction that is not known.\n" },
 		/* not ready if sizes were left out; no last line after a failed session */
-		{ { passes(1), takes(11000, passes(65536)) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Not ready: packets are lost from server to client.\n" },
-		{ { passes(1), passes(65536), { 1048576, .status = BROKEN, .connected = true } }, "out_of_sequence", 2, BROKEN, "" },
+		{ { resent(2, passes(1)), takes(11000, passes(65536)) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Not ready: packets are lost from server to client.\n" },
+		{ { resent(2, passes(1)), passes(65536), { 1048576, .status = BROKEN, .connected = true } }, "out_of_sequence", 2, BROKEN, "" },
 		/* clang-format on */
 	};
 
@@ -1119,6 +1149,17 @@ TEST(last_line_reports_lost_packets)
 		play(cases[i].status);
 		assert_string_equal(path.printed, cases[i].line);
 	}
+}
+
+/* Return the session of WRITEs, for one second, after a transfer that was stopped. */
+static struct turn written(enum status how)
+{
+	return measures(65536, TO_SERVER | TO_CLIENT, how);
+}
+
+static struct turn writes(void)
+{
+	return written(STATUS_SUCCESS);
 }
 
 static struct turn interrupted(uint64_t size)
@@ -1141,18 +1182,22 @@ TEST(lost_packets_limit_the_time_for_further_sizes_and_measurements)
 		const char *step, *found, *error;
 	} cases[] = {
 		/* clang-format off */
-		{ { passes(1), { 0 } }, OVER_ROCE, 10000, 1, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *: the limit is 0.1 %" },
-		{ { passes(1), absent(1024) }, OVER_ROCE, 9000, 1, 2, BROKEN, "transfer", "ok: 1 byte: *", "counters: packets are lost from server to client, *" },
-		{ { passes(1), absent(1024) }, OVER_ROCE, 60000, 1, 0, BROKEN, "transfer", "ok: 1 byte: *", "unexpected failure" },
-		/* one lost packet limits a session's time, but does not show a lossy path */
-		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", "*failed: 1024 bytes: not verified: packets seem to be lost, and the sessions have taken *", "the sessions have taken * s, and packets seem to be lost" },
+		{ { resent(2, passes(1)), { 0 } }, OVER_ROCE, 10000, 1, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *: the limit is 0.1 %" },
+		{ { resent(2, passes(1)), absent(1024) }, OVER_ROCE, 9000, 1, 2, BROKEN, "transfer", "ok: 1 byte: *", "counters: packets are lost from server to client, *" },
+		{ { passes(1), absent(1024) }, OVER_ROCE, 60000, 1, 2, BROKEN, "transfer", "ok: 1 byte: *", "unexpected failure" },
+		/* if late packets delay a transfer, WRITEs show if packets are lost; late packets alone do not limit the time */
+		{ { resent(2, passes(1)), writes(), { 0 } }, OVER_ROCE, 10000, 2, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *: the limit is 0.1 %" },
+		{ { resent(2, passes(1)), takes(1000, interrupted(1024)), writes(), { 0 } }, OVER_ROCE, 9500, 3, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *: the limit is 0.1 %" },
+		{ { resent(2, passes(1)), takes(1000, interrupted(1024)), writes(), passes(1024), absent(MTU - 1) }, OVER_ROCE, 9500, 3, 1, BROKEN, "transfer", "ok: 1 byte: * | ok: 1024 bytes: *", "unexpected failure" },
+		{ { resent(2, passes(1)), writes(), passes(1024), takes(20000, passes(MTU - 1)), interrupted(MTU) }, OVER_ROCE, 10000, 3, 0, STOPPED, "transfer", "ok: 1 byte: * | ok: 1024 bytes: * | ok: 4095 bytes: * | failed: 4096 bytes: *", "cause 9" },
+		{ { resent(2, passes(1)), written(SILENCE), { 0 } }, OVER_ROCE, 10000, 3, 0, SILENCE, "rate", "failed: not measured: cause 5", "cause 5" },
 		/* if the failed session had no time limit, the sessions that explain it have none */
-		{ { passes(1), silent(1024, DONE, REMOTE_MR), still_there() }, OVER_ROCE, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> large packets vanish from client to server: size 1 passes, *", "cause 5" },
+		{ { passes(1), resent(9, silent(1024, DONE, REMOTE_MR)), still_there() }, OVER_ROCE, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> large packets vanish from client to server: size 1 passes, *", "cause 5" },
 		/* the time limit also applies to the sessions that would explain a failure after lost packets */
-		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server not known, server to client arrived: cause 5", "cause 5" },
+		{ { resent(9, passes(1)), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server not known, server to client arrived: cause 5", "cause 5" },
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },
-		{ { passes(1), passes(65536), passes(1048576), { 0 } }, RATED, 12000, 3, 200, GOOD, "rate", "failed: not measured: packets are lost, and the sessions have taken 12 s", "packets are lost *" },
-		{ { passes(1), passes(65536), passes(1048576), to_server(300), to_client(300), reads() }, RATED, 11000, 3, 200, GOOD, "rate", "ok: client to server 300 *", "packets are lost *" },
+		{ { passes(1), passes(65536), resent(200, passes(1048576)), { 0 } }, RATED, 12000, 3, 200, GOOD, "rate", "failed: not measured: packets are lost, and the sessions have taken 12 s", "packets are lost *" },
+		{ { passes(1), passes(65536), resent(200, passes(1048576)), to_server(300), to_client(300), reads() }, RATED, 11000, 3, 200, GOOD, "rate", "ok: client to server 300 *", "packets are lost *" },
 		/* clang-format on */
 	};
 

@@ -133,6 +133,35 @@ TEST(sum_of_errors_excludes_congestion_counters)
 	assert_true(counters_errors(&growth) == (uint64_t)UINT32_MAX + 3);
 }
 
+TEST(gaps_naks_and_retransmissions_are_counted_apart)
+{
+	static const struct {
+		const char *name;
+		uint64_t missing, naks, retransmitted;
+	} cases[] = {
+		{ "out_of_seq_request", 1, 0, 0 },  { "out_of_sequence", 1, 0, 0 },
+		{ "oos_drop_count", 1, 0, 0 },      { "rcvd_seq_err", 0, 1, 1 },
+		{ "packet_seq_err", 0, 1, 1 },      { "seq_err_naks_rcvd", 0, 1, 1 },
+		{ "completer_retry_err", 0, 0, 1 }, { "local_ack_timeout_err", 0, 0, 1 },
+		{ "to_retransmits", 0, 0, 1 },      { "tcpRetransSegs", 0, 0, 1 },
+		{ "duplicate_request", 0, 0, 0 },   { "np_cnp_sent", 0, 0, 0 },
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct counters growth = { .any = true };
+		struct sequence_errors sequence;
+		unsigned int number = 0;
+
+		while (strcmp(counter_name(number), cases[i].name) != 0)
+			number++;
+		growth.values[number] = 1;
+		sequence = counters_sequence_errors(&growth);
+		assert_true(sequence.missing == cases[i].missing);
+		assert_true(sequence.naks == cases[i].naks);
+		assert_true(sequence.retransmitted == cases[i].retransmitted);
+	}
+}
+
 /*
  * Each case: the name of the port's network interface, and its discarded frames. The last name
  * leads to the file of this test.

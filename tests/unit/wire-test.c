@@ -19,6 +19,8 @@ static const struct message full = { .value = 0x1122334455667788,
 				     .length = 0x0102030405060708,
 				     .produced = 0x2122232425262728,
 				     .errors = 0x5152535455565758,
+				     .missing = 0x6162636465666768,
+				     .retransmitted = 0x7172737475767778,
 				     .rkey = 0xdeadbeef,
 				     .window = { .received = 0x3132333435363738,
 						 .produced = 0x1122334455667788,
@@ -32,6 +34,8 @@ static const struct message full = { .value = 0x1122334455667788,
 #define RECEIVED_BYTES 0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31
 #define STORED_BYTES   0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41
 #define ERRORS_BYTES   0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51
+#define MISSING_BYTES  0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61
+#define RESENT_BYTES   0x78, 0x77, 0x76, 0x75, 0x74, 0x73, 0x72, 0x71
 #define RKEY_BYTES     0xef, 0xbe, 0xad, 0xde
 
 /* The bytes of each type on the wire, and the decoded message. */
@@ -44,8 +48,9 @@ static const struct {
 		     { .value = 0x1122334455667788, .length = 0x0102030405060708, .produced = 0x2122232425262728, .rkey = 0xdeadbeef } },
 	[MSG_DONE] = { { [0] = 1, [24] = VALUE_BYTES, LENGTH_BYTES },
 		       { .value = 0x1122334455667788, .length = 0x0102030405060708 } },
-	[MSG_VERDICT] = { { [0] = 2, [8] = ERRORS_BYTES, [24] = VALUE_BYTES, LENGTH_BYTES },
-			  { .value = 0x1122334455667788, .length = 0x0102030405060708, .errors = 0x5152535455565758 } },
+	[MSG_VERDICT] = { { [0] = 2, [8] = ERRORS_BYTES, MISSING_BYTES, VALUE_BYTES, LENGTH_BYTES, RESENT_BYTES },
+			  { .value = 0x1122334455667788, .length = 0x0102030405060708, .errors = 0x5152535455565758,
+			    .missing = 0x6162636465666768, .retransmitted = 0x7172737475767778 } },
 	[MSG_WINDOW] = { { [0] = 3, [8] = RECEIVED_BYTES, STORED_BYTES, VALUE_BYTES, LENGTH_BYTES, [48] = 1 },
 			 { .window = { .produced = 0x1122334455667788, .consumed = 0x0102030405060708, .received = 0x3132333435363738,
 				       .stored = 0x4142434445464748, .end = true } } },
@@ -62,6 +67,8 @@ static void assert_decoded(const uint8_t wire[MESSAGE_SIZE], unsigned int type)
 	assert_int_equal(message.type, type);
 	assert_true(message.value == expected->value && message.length == expected->length);
 	assert_true(message.produced == expected->produced && message.errors == expected->errors);
+	assert_true(message.missing == expected->missing);
+	assert_true(message.retransmitted == expected->retransmitted);
 	assert_true(message.window.received == expected->window.received);
 	assert_true(message.window.stored == expected->window.stored);
 	assert_true(message.window.produced == expected->window.produced);
