@@ -80,7 +80,7 @@ static void resolution_timed_out(struct connection *connection)
 	connection_fail(connection, STATUS_UNRESOLVED,
 			"the address or route was not resolved within %u s (--timeout): check that "
 			"the host is up",
-			connection->options->timeout_seconds);
+			connection->setup.options.timeout_seconds);
 }
 
 static void address_unresolved(const struct client *client, struct connection *connection,
@@ -136,8 +136,8 @@ static void start_resolving(const struct client *client, struct connection *conn
 	}
 	if (has_zero_guid(client, connection, source))
 		return;
-	print_trace(&connection->log, "rdma_resolve_addr");
-	if (!resolve_address(connection->id, source, client->address->ai_addr,
+	print_trace(&connection->setup.log, "rdma_resolve_addr");
+	if (!resolve_address(connection->setup.id, source, client->address->ai_addr,
 			     connection->deadline))
 		return;
 	if (errno == ETIME)
@@ -177,16 +177,16 @@ static void address_resolved(const struct client *client, struct connection *con
 {
 	int timeout = (int)(connection->deadline - now_milliseconds());
 
-	if (!connection->id->verbs) {
+	if (!connection->setup.id->verbs) {
 		connection_fail(connection, STATUS_UNRESOLVED,
 				"the address is resolved, but librdmacm finds no RDMA device for "
 				"it" UNFOUND_ADVICE);
 		return;
 	}
-	print_status(&connection->log, "address resolved.");
-	if (connection_prepare(connection, connection->options->one_way) != STATUS_SUCCESS)
+	print_status(&connection->setup.log, "address resolved.");
+	if (connection_prepare(connection, connection->setup.options.one_way) != STATUS_SUCCESS)
 		return;
-	if (rdma_resolve_route(connection->id, timeout > 1 ? timeout : 1))
+	if (rdma_resolve_route(connection->setup.id, timeout > 1 ? timeout : 1))
 		route_unresolved(client, connection, errno);
 }
 
@@ -227,7 +227,7 @@ static void connect_failed(struct connection *connection, int error)
 			 "error, too";
 		break;
 	case EINVAL:
-		if (lacks_interface(rdma_get_peer_addr(connection->id)))
+		if (lacks_interface(rdma_get_peer_addr(connection->setup.id)))
 			advice = "; name the network interface of the link-local address, as in "
 				 "fe80::1%eth0";
 		break;
@@ -249,7 +249,7 @@ static void connect_failed(struct connection *connection, int error)
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
-	unsigned int timeout = connection->options->timeout_seconds;
+	unsigned int timeout = connection->setup.options.timeout_seconds;
 	int64_t left = (connection->deadline - now_milliseconds()) / 1000 + timeout;
 
 	if (left < 1)
@@ -260,10 +260,10 @@ static unsigned int seconds_to_connect(const struct connection *connection)
 /* Trace the source port, if it is known: source_port() queries the adapter's GIDs. */
 static void trace_source_port(const struct connection *connection)
 {
-	unsigned int port = source_port(connection->id);
+	unsigned int port = source_port(connection->setup.id);
 
 	if (port > 0)
-		print_trace(&connection->log, "%s", source_port_describe(port).text);
+		print_trace(&connection->setup.log, "%s", source_port_describe(port).text);
 }
 
 static void route_resolved(struct connection *connection)
@@ -273,8 +273,8 @@ static void route_resolved(struct connection *connection)
 	unsigned int seconds = seconds_to_connect(connection); /* before the deadline moves */
 	int error;
 
-	print_status(&connection->log, "route resolved.");
-	if (connection->options->connections > 1 && connection->options->verbose)
+	print_status(&connection->setup.log, "route resolved.");
+	if (connection->setup.options.connections > 1 && connection->setup.options.verbose)
 		trace_source_port(connection);
 	connection_extend_deadline(connection);
 	connection->resolved = true;
@@ -284,8 +284,8 @@ static void route_resolved(struct connection *connection)
 				"messages of other connections, if any, or raise --timeout");
 		return;
 	}
-	print_trace(&connection->log, "rdma_connect");
-	error = connect_with_timeout(connection->id, &parameters, seconds);
+	print_trace(&connection->setup.log, "rdma_connect");
+	error = connect_with_timeout(connection->setup.id, &parameters, seconds);
 	if (error)
 		connect_failed(connection, error);
 }
@@ -306,15 +306,15 @@ static void rejected(struct client *client, struct connection *connection,
 {
 	struct failure failure;
 
-	if (connection->running || connection->protocol.connected) { /* ESTABLISHED came first */
+	if (connection->session) { /* ESTABLISHED came first */
 		connection_cm_event(connection, event);
 		return;
 	}
 	if (event->status == REJECTION_STALE_CONNECTION && client->retries > 0 &&
 	    is_starting(connection)) {
 		client->retries--;
-		print_trace(&connection->log, "the server rejected the request as a stale "
-					      "connection: trying again");
+		print_trace(&connection->setup.log, "the server rejected the request as a stale "
+						    "connection: trying again");
 		connection_destroy(connection);
 		start_session(client);
 		return;
@@ -332,8 +332,8 @@ static void established(struct client *client, struct connection *connection,
 {
 	client->settled = true;
 	if (connection_is_over(connection)) { /* already failed or interrupted */
-		print_trace(&connection->log, "rdma_disconnect");
-		rdma_disconnect(connection->id);
+		print_trace(&connection->setup.log, "rdma_disconnect");
+		rdma_disconnect(connection->setup.id);
 		return;
 	}
 	connection_cm_event(connection, event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * The thread of a connection, in the order of a session: posting; events and the state machine
+ * The thread of a session, in the order of a session: posting; events and the state machine
  * (rdma-common/protocol.c); the deadline; messages and completions; notifications; both payloads;
  * clocks; the loop. connection.c has the main thread's part.
  *
@@ -100,8 +100,11 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static void begin_wait(struct connection *connection, int64_t now);
-static void count_wire_progress(struct connection *connection);
+static void begin_wait(struct session *session, int64_t now);
+__attribute__((format(printf, 3, 4))) static void session_fail(struct session *session,
+							       enum status status,
+							       const char *format, ...);
+static void count_wire_progress(struct session *session);
 
 /* ---- Posting ---- */
 
@@ -113,35 +116,35 @@ static void count_wire_progress(struct connection *connection);
  */
 
 /* Set the time of this turn. A poll that finds nothing does not call this, and so stays fast. */
-static inline void read_clock(struct connection *connection)
+static inline void read_clock(struct session *session)
 {
-	connection->now_nanoseconds = now_nanoseconds();
-	connection->now = connection->now_nanoseconds / 1000000;
+	session->now_nanoseconds = now_nanoseconds();
+	session->now = session->now_nanoseconds / 1000000;
 }
 
-/* Post a receive into `slot`, and count it. Return 0 or an errno value. */
-static int post_receive(struct connection *connection, unsigned int slot)
+/* Post a receive into `slot`, and count it in `count`. Return 0 or an errno value. */
+static int post_receive(const struct setup *setup, unsigned int slot, unsigned int *count)
 {
-	struct ibv_sge sge = make_sge(&connection->control, slot * SLOT_SIZE, MESSAGE_SIZE);
+	struct ibv_sge sge = make_sge(&setup->control, slot * SLOT_SIZE, MESSAGE_SIZE);
 	struct ibv_recv_wr *bad_wr = NULL, request = {
 		.wr_id = make_wr_id(WR_RECEIVE, slot),
 		.sg_list = &sge,
 		.num_sge = 1,
 	};
-	int error = verb_error(ibv_post_recv(connection->id->qp, &request, &bad_wr));
+	int error = verb_error(ibv_post_recv(setup->id->qp, &request, &bad_wr));
 
 	if (!error || !bad_wr)
-		connection->outstanding_receives++;
+		(*count)++;
 	return error;
 }
 
-enum status post_receives(struct connection *connection, struct failure *failure)
+enum status post_receives(struct setup *setup, struct failure *failure)
 {
 	int error = 0;
 
-	print_trace(&connection->log, "ibv_post_recv: %d receives", RECEIVES);
+	print_trace(&setup->log, "ibv_post_recv: %d receives", RECEIVES);
 	for (unsigned int slot = 0; slot < RECEIVES && !error; slot++)
-		error = post_receive(connection, slot);
+		error = post_receive(setup, slot, &setup->receives);
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_post_recv failed: %s",
 				   strerror(error));
@@ -149,13 +152,13 @@ enum status post_receives(struct connection *connection, struct failure *failure
 }
 
 /* Post a message or a probe, and count it. Return 0 or an errno value. */
-static int post_send(struct connection *connection, struct ibv_send_wr *request)
+static int post_send(struct session *session, struct ibv_send_wr *request)
 {
 	struct ibv_send_wr *bad_wr = NULL;
-	int error = verb_error(ibv_post_send(connection->id->qp, request, &bad_wr));
+	int error = verb_error(ibv_post_send(session->setup->id->qp, request, &bad_wr));
 
 	if (!error || !bad_wr)
-		connection->outstanding_messages++;
+		session->outstanding_messages++;
 	return error;
 }
 
@@ -163,76 +166,76 @@ static int post_send(struct connection *connection, struct ibv_send_wr *request)
  * Post a message. Return 0 or an errno value. Each type has its own slot and at most one message in
  * flight, so the message in a slot is not overwritten before it is sent.
  */
-static int post_message(struct connection *connection, const struct message *message)
+static int post_message(struct session *session, const struct message *message)
 {
 	uint64_t offset = (SEND_SLOT + (uint64_t)message->type) * SLOT_SIZE;
-	struct ibv_sge sge = make_sge(&connection->control, offset, MESSAGE_SIZE);
+	struct ibv_sge sge = make_sge(&session->setup->control, offset, MESSAGE_SIZE);
 	struct ibv_send_wr request = {
 		.wr_id = make_wr_id(WR_MESSAGE, message->type),
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED |
-			      inline_flag(MESSAGE_SIZE, connection->limits.inline_size),
+			      inline_flag(MESSAGE_SIZE, session->setup->terms.limits.inline_size),
 	};
 
-	encode_message(message, connection->control.memory + offset);
-	print_trace(&connection->log, "ibv_post_send: SEND %s", message_name(message->type));
-	return post_send(connection, &request);
+	encode_message(message, session->setup->control.memory + offset);
+	print_trace(&session->setup->log, "ibv_post_send: SEND %s", message_name(message->type));
+	return post_send(session, &request);
 }
 
 /*
  * Post MSG_MR: the region that the peer may write to or read from, and `produced`. Return 0 or an
  * errno value.
  */
-static int send_mr(struct connection *connection)
+static int send_mr(struct session *session)
 {
-	const struct region *exposed = connection->options->operation == OPERATION_WRITE
-					       ? &connection->incoming_ring
-					       : &connection->outgoing_ring;
-	uint64_t produced = transfer_announce(&connection->transfer);
+	const struct region *exposed = session->setup->options.operation == OPERATION_WRITE
+					       ? &session->setup->incoming_ring
+					       : &session->setup->outgoing_ring;
+	uint64_t produced = transfer_announce(&session->transfer);
 	const struct message message = {
 		.type = MSG_MR,
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
-		.produced = connection->protocol.verifying ? produced : 0,
+		.produced = session->protocol.verifying ? produced : 0,
 		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* --one-way: no region */
 	};
 
-	return post_message(connection, &message);
+	return post_message(session, &message);
 }
 
 /*
  * Allocate the list of work requests; on failure end the session. A client that never sends MSG_MR
  * does not cause this allocation.
  */
-static void prepare_batch(struct connection *connection)
+static void prepare_batch(struct session *session)
 {
-	enum operation operation = connection->protocol.operation;
-	const struct region *local = operation == OPERATION_WRITE ? &connection->outgoing_ring
-								  : &connection->incoming_ring;
+	enum operation operation = session->protocol.operation;
+	const struct region *local = operation == OPERATION_WRITE ? &session->setup->outgoing_ring
+								  : &session->setup->incoming_ring;
 
-	connection->batch = batch_create(operation, local, &connection->peer_region);
-	if (!connection->batch)
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"cannot allocate memory for work requests: %s", strerror(errno));
+	session->batch = batch_create(operation, local, &session->peer_region);
+	if (!session->batch)
+		session_fail(session, STATUS_LOCAL_FAILURE,
+			     "cannot allocate memory for work requests: %s", strerror(errno));
 }
 
 /*
  * Fill the list with the work requests that may be posted now. Return their number, at most BATCH.
  * Set `more` to true if other requests may be posted after these, else to false.
  */
-static unsigned int make_batch(struct connection *connection, bool *more)
+static unsigned int make_batch(struct session *session, bool *more)
 {
-	struct figures *figures = &connection->figures;
+	struct figures *figures = &session->figures;
 	struct transfer_run run;
 	unsigned int count = 0;
 
 	do {
-		*more = transfer_next(&connection->transfer, BATCH - count, &run);
+		*more = transfer_next(&session->transfer, BATCH - count, &run);
 		if (!*more)
 			break;
-		batch_fill(connection->batch, count, &run, connection->limits.inline_size);
+		batch_fill(session->batch, count, &run, session->setup->terms.limits.inline_size);
 		count += run.count;
 		if (run.size > figures->request_bytes)
 			figures->request_bytes = run.size;
@@ -245,20 +248,20 @@ static unsigned int make_batch(struct connection *connection, bool *more)
  * Post the first `count` work requests of the list, which carry `bytes`; report rejected ones to
  * `transfer`. Return 0 or an errno value.
  */
-static int post_batch(struct connection *connection, unsigned int count, uint64_t bytes)
+static int post_batch(struct session *session, unsigned int count, uint64_t bytes)
 {
-	struct ibv_send_wr *requests = connection->batch->requests;
+	struct ibv_send_wr *requests = session->batch->requests;
 	struct ibv_send_wr *bad_wr = NULL, *last = &requests[count - 1], *next = last->next;
 	int error;
 
 	last->next = NULL;
-	error = verb_error(ibv_post_send(connection->id->qp, requests, &bad_wr));
+	error = verb_error(ibv_post_send(session->setup->id->qp, requests, &bad_wr));
 	last->next = next;
 	if (error && bad_wr)
-		transfer_rejected(&connection->transfer, wr_detail(bad_wr->wr_id));
+		transfer_rejected(&session->transfer, wr_detail(bad_wr->wr_id));
 	if (error)
 		return error;
-	print_trace(&connection->log,
+	print_trace(&session->setup->log,
 		    "ibv_post_send: RDMA %s of %" PRIu64 " byte%s in %u request%s",
 		    last->opcode == IBV_WR_RDMA_WRITE ? "WRITE" : "READ", bytes, plural(bytes),
 		    count, plural(count));
@@ -275,170 +278,147 @@ static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 }
 
 /* Return --interval in milliseconds; 0: no intervals are reported. */
-static int64_t interval_length(const struct connection *connection)
+static int64_t interval_length(const struct session *session)
 {
-	return (int64_t)connection->options->interval_seconds * 1000;
+	return (int64_t)session->setup->options.interval_seconds * 1000;
 }
 
-static void start_intervals(struct connection *connection)
+static void start_intervals(struct session *session)
 {
-	if (interval_length(connection) == 0)
+	if (interval_length(session) == 0)
 		return;
-	connection->interval_time = connection->now + interval_length(connection);
-	connection->interval_begin = connection->figures.started;
-	if (connection->counting)
-		connection->counting->interval = connection->counting->before;
+	session->interval_time = session->now + interval_length(session);
+	session->interval_begin = session->figures.started;
+	session->interval_counters = session->setup->before;
 }
 
 /*
  * Start the clocks of this side's operation just before its first work requests are posted. The
  * time before, in which the operation may have waited for its source, does not count.
  */
-static void start_clocks(struct connection *connection)
+static void start_clocks(struct session *session)
 {
-	const struct options *options = connection->options;
+	const struct options *options = &session->setup->options;
 
-	read_clock(connection);
-	connection->figures.started = connection->now_nanoseconds;
-	connection->figures.completed = connection->figures.started;
-	connection->operation_time = end_of_passes(operation_passes(options),
-						   options->duration_seconds, connection->now);
-	if (connection->protocol.operation == OPERATION_WRITE)
-		connection->source_time = connection->operation_time;
-	start_intervals(connection);
+	read_clock(session);
+	session->figures.started = session->now_nanoseconds;
+	session->figures.completed = session->figures.started;
+	session->operation_time =
+		end_of_passes(operation_passes(options), options->duration_seconds, session->now);
+	if (session->protocol.operation == OPERATION_WRITE)
+		session->source_time = session->operation_time;
+	start_intervals(session);
 }
 
 /* Start the clock of a timed READ by the peer: this side ends the stream, unless it repeats. */
-static void start_source_clock(struct connection *connection)
+static void start_source_clock(struct session *session)
 {
-	const struct hello *peer = &connection->agreement.peer;
+	const struct hello *peer = &session->setup->terms.agreement.peer;
 
-	if (connection->protocol.operation == OPERATION_READ)
-		connection->source_time =
-			end_of_passes(peer->passes, peer->seconds, connection->now);
+	if (session->protocol.operation == OPERATION_READ)
+		session->source_time = end_of_passes(peer->passes, peer->seconds, session->now);
 }
 
 /*
  * Start the clocks if `position` is 0; record the time if latencies are measured and a pass begins.
  * Call this just before the work requests from `position` on are posted.
  */
-static void note_posting(struct connection *connection, uint64_t position)
+static void note_posting(struct session *session, uint64_t position)
 {
-	struct figures *figures = &connection->figures;
+	struct figures *figures = &session->figures;
 
 	if (position == 0)
-		start_clocks(connection);
+		start_clocks(session);
 	/*
 	 * latencies are measured only at depth 1: a pass begins where the last measured one ended
 	 */
 	if (figures->latency && position == figures->bytes)
-		figures->pass_posted = connection->now_nanoseconds;
+		figures->pass_posted = session->now_nanoseconds;
 }
 
 /* Post all work requests of the operation that may be posted now. Return 0 or an errno value. */
-static int continue_operation(struct connection *connection)
+static int continue_operation(struct session *session)
 {
-	const uint64_t *posted = &connection->transfer.operation.posted;
-	bool more = connection->protocol.operates && operation_runs(&connection->protocol);
+	const uint64_t *posted = &session->transfer.operation.posted;
+	bool more = session->protocol.operates && operation_runs(&session->protocol);
 	int error = 0;
 
 	while (more && !error) {
 		uint64_t before = *posted;
-		unsigned int count = make_batch(connection, &more);
+		unsigned int count = make_batch(session, &more);
 
 		if (count == 0)
 			break;
-		note_posting(connection, before);
-		error = post_batch(connection, count, *posted - before);
+		note_posting(session, before);
+		error = post_batch(session, count, *posted - before);
 	}
 	return error;
 }
 
 /* Return true if a MSG_WINDOW may be posted: the session allows it, and its only slot is free. */
-static bool window_is_allowed(const struct connection *connection)
+static bool window_is_allowed(const struct session *session)
 {
-	return window_may_be_sent(&connection->protocol) && !connection->window_outstanding;
+	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
 }
 
 /* Post a MSG_WINDOW if it is due and allowed. Return 0 or an errno value. */
-static int send_window(struct connection *connection)
+static int send_window(struct session *session)
 {
 	struct message message;
 
-	if (connection->now < connection->quiet_until)
+	if (session->now < session->quiet_until)
 		return 0;
-	connection->window_time = transfer_window_time(&connection->transfer, connection->now);
-	if (connection->window_time > connection->now || !window_is_allowed(connection))
+	session->window_time = transfer_window_time(&session->transfer, session->now);
+	if (session->window_time > session->now || !window_is_allowed(session))
 		return 0;
-	count_wire_progress(connection); /* first: MSG_WINDOW may make the peer owe more */
+	count_wire_progress(session); /* first: MSG_WINDOW may make the peer owe more */
 	message = (struct message){ .type = MSG_WINDOW };
-	message.window = transfer_window(&connection->transfer);
-	connection->window_outstanding = true;
-	return post_message(connection, &message);
+	message.window = transfer_window(&session->transfer);
+	session->window_outstanding = true;
+	return post_message(session, &message);
 }
 
 /*
  * Post MSG_DONE; if the peer has a hello, with the digest and length of the outgoing payload.
  * Return 0 or an errno value.
  */
-static int send_done(struct connection *connection)
+static int send_done(struct session *session)
 {
 	struct message done = { .type = MSG_DONE };
-	uint64_t bytes = transfer_done(&connection->transfer);
+	uint64_t bytes = transfer_done(&session->transfer);
 
-	if (connection->protocol.verifying) {
+	if (session->protocol.verifying) {
 		done.length = bytes;
-		done.value = connection->outgoing.pass_digest;
+		done.value = session->outgoing.pass_digest;
 	}
-	return post_message(connection, &done);
+	return post_message(session, &done);
 }
 
-bool operation_completed(const struct connection *connection)
+bool operation_completed(const struct session *session)
 {
-	return connection->protocol.local >= LOCAL_OPERATION_POSTED &&
-	       !connection->operation_failed && transfer_outstanding(&connection->transfer) == 0 &&
-	       transfer_done_due(&connection->transfer);
+	return session->protocol.local >= LOCAL_OPERATION_POSTED && !session->operation_failed &&
+	       transfer_outstanding(&session->transfer) == 0 &&
+	       transfer_done_due(&session->transfer);
 }
 
-static void read_counters(const struct connection *connection, struct counters *counters)
+void read_counters(const struct setup *setup, struct counters *counters)
 {
-	const struct rdma_cm_id *id = connection->id;
+	const struct rdma_cm_id *id = setup->id;
 
 	counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
 }
 
-void connection_begin_counting(struct connection *connection)
+/* Read the counters for the last time, and add the counts of the port, if any, to the verdict. */
+static void add_counts(struct session *session, struct message *verdict)
 {
-	connection->counting = calloc(1, sizeof(*connection->counting));
-	if (connection->counting)
-		read_counters(connection, &connection->counting->before);
-}
-
-void connection_end_counting(struct connection *connection)
-{
-	struct counting *counting = connection->counting;
-
-	if (counting && counting->before.any && !counting->after.any)
-		read_counters(connection, &counting->after);
-}
-
-struct counters connection_growth(const struct connection *connection)
-{
-	const struct counting *counting = connection->counting;
-
-	if (!counting)
-		return (struct counters){ .any = false };
-	return counters_growth(&counting->before, &counting->after);
-}
-
-/* End counting, and add the counts of the port, if it has any, to the verdict. */
-static void add_counts(struct connection *connection, struct message *verdict)
-{
+	const struct counters *before = &session->setup->before;
 	struct sequence_errors sequence;
 	struct counters growth;
 
-	connection_end_counting(connection);
-	growth = connection_growth(connection);
+	if (!before->any)
+		return;
+	read_counters(session->setup, &session->after);
+	growth = counters_growth(before, &session->after);
 	if (!growth.any)
 		return;
 	sequence = counters_sequence_errors(&growth);
@@ -451,136 +431,134 @@ static void add_counts(struct connection *connection, struct message *verdict)
  * Post this side's verdict. STATUS_LOCAL_FAILURE stands for all failures but wrong contents. Return
  * 0 or an errno value.
  */
-static int send_verdict(struct connection *connection)
+static int send_verdict(struct session *session)
 {
-	enum status check = connection->protocol.check.status;
+	enum status check = session->protocol.check.status;
 	bool in_words = check == STATUS_SUCCESS || check == STATUS_CONTENTS_WRONG;
 	struct message verdict = { .type = MSG_VERDICT,
 				   .value = in_words ? check : STATUS_LOCAL_FAILURE,
-				   .length = connection->figures.bytes };
+				   .length = session->figures.bytes };
 
-	add_counts(connection, &verdict);
-	transfer_verdict(&connection->transfer);
-	return post_message(connection, &verdict);
+	add_counts(session, &verdict);
+	transfer_verdict(&session->transfer);
+	return post_message(session, &verdict);
 }
 
 /* Report the interval that ends now, unless it has no duration, and begin the next one. */
-static void end_interval(struct connection *connection)
+static void end_interval(struct session *session)
 {
-	int64_t started = connection->figures.started, now = connection->now_nanoseconds;
-	uint64_t completed = connection->transfer.operation.completed;
+	int64_t started = session->figures.started, now = session->now_nanoseconds;
+	uint64_t completed = session->transfer.operation.completed;
 	struct interval interval = {
-		.session = connection->number,
-		.begin = (double)(connection->interval_begin - started) / 1e9,
+		.session = session->setup->number,
+		.begin = (double)(session->interval_begin - started) / 1e9,
 		.end = (double)(now - started) / 1e9,
-		.bytes = completed - connection->interval_bytes,
+		.bytes = completed - session->interval_bytes,
 	};
-	struct counting *counting = connection->counting;
+	struct counters *begun = &session->interval_counters;
 	struct counters counters;
 
-	if (now <= connection->interval_begin)
+	if (now <= session->interval_begin)
 		return;
-	if (counting) {
-		read_counters(connection, &counters);
-		interval.growth = counters_growth(&counting->interval, &counters);
-		counting->interval = counters;
+	if (begun->any) {
+		read_counters(session->setup, &counters);
+		interval.growth = counters_growth(begun, &counters);
+		*begun = counters;
 	}
-	print_interval(&connection->log, &interval);
-	connection->interval_begin = now;
-	connection->interval_bytes = completed;
+	print_interval(&session->setup->log, &interval);
+	session->interval_begin = now;
+	session->interval_bytes = completed;
 }
 
 /* End the last interval, however short, because the operation has ended. */
-static void end_intervals(struct connection *connection)
+static void end_intervals(struct session *session)
 {
-	if (connection->interval_time != INT64_MAX)
-		end_interval(connection);
-	connection->interval_time = INT64_MAX;
+	if (session->interval_time != INT64_MAX)
+		end_interval(session);
+	session->interval_time = INT64_MAX;
 }
 
-static void end_operation(struct connection *connection)
+static void end_operation(struct session *session)
 {
-	end_intervals(connection);
-	if (connection->protocol.operates)
-		print_status(&connection->log, "send completed successfully.");
+	end_intervals(session);
+	if (session->protocol.operates)
+		print_status(&session->setup->log, "send completed successfully.");
 }
 
 /* Start the clock of the peer's READ, and prepare this side's operation, if any. */
-static void begin_operation(struct connection *connection)
+static void begin_operation(struct session *session)
 {
-	read_clock(connection);
-	start_source_clock(connection);
-	if (!connection->protocol.operates) {
-		connection->figures.started =
-			connection->now_nanoseconds; /* for the progress line */
+	read_clock(session);
+	start_source_clock(session);
+	if (!session->protocol.operates) {
+		session->figures.started = session->now_nanoseconds; /* for the progress line */
 		return;
 	}
-	print_status(&connection->log, "received MSG_MR. %s remote memory...",
-		     connection->protocol.operation == OPERATION_WRITE ? "writing message to"
-								       : "reading message from");
-	prepare_batch(connection);
+	print_status(&session->setup->log, "received MSG_MR. %s remote memory...",
+		     session->protocol.operation == OPERATION_WRITE ? "writing message to"
+								    : "reading message from");
+	prepare_batch(session);
 }
 
 /* ---- Events drive the session ---- */
 
-uint64_t outstanding_sends(const struct connection *connection)
+uint64_t outstanding_sends(const struct session *session)
 {
-	return transfer_outstanding(&connection->transfer) + connection->outstanding_messages;
+	return transfer_outstanding(&session->transfer) + session->outstanding_messages;
 }
 
 /*
  * Trace a step of the state machine, report the end of the operation, and restart the wait.
  * advance() executes the actions.
  */
-static void follow_step(struct connection *connection, const struct protocol *before,
+static void follow_step(struct session *session, const struct protocol *before,
 			enum event_type type, unsigned int actions)
 {
-	const struct protocol *now = &connection->protocol;
+	const struct protocol *now = &session->protocol;
 
 	if (actions || before->phase != now->phase || before->local != now->local ||
 	    before->remote != now->remote)
-		print_trace(&connection->log, "%s: %s, %s, %s", event_name(type),
+		print_trace(&session->setup->log, "%s: %s, %s, %s", event_name(type),
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
-	if (type == EVENT_DONE_DUE && operation_completed(connection))
-		end_operation(connection);
+	if (type == EVENT_DONE_DUE && operation_completed(session))
+		end_operation(session);
 	/*
 	 * Each step before closing restarts the wait. Afterwards only the peer's disconnection and
 	 * the first deadline of closing do.
 	 */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
-		begin_wait(connection, now_milliseconds());
+		begin_wait(session, now_milliseconds());
 }
 
 /*
  * Feed an event to the state machine. advance() executes the actions later. `cause` is the number
- * of a text. Either thread.
+ * of a text.
  */
-static void feed(struct connection *connection, enum event_type type, enum status status,
+static void feed(struct session *session, enum event_type type, enum status status,
 		 unsigned int cause)
 {
-	const struct protocol before = connection->protocol;
+	const struct protocol before = session->protocol;
 	const struct step step = protocol_step(before, (struct event){ type, status, cause });
 
-	connection->protocol = step.protocol;
-	connection->actions |= step.actions;
-	connection->stepped = true;
-	connection->quiet_until = INT64_MIN;
-	follow_step(connection, &before, type, step.actions);
+	session->protocol = step.protocol;
+	session->actions |= step.actions;
+	session->stepped = true;
+	session->quiet_until = INT64_MIN;
+	follow_step(session, &before, type, step.actions);
 }
 
-/* Feed an event that no text explains. Either thread. */
-static void connection_handle(struct connection *connection, enum event_type type,
-			      enum status status)
+/* Feed an event that no text explains. */
+static void session_handle(struct session *session, enum event_type type, enum status status)
 {
-	feed(connection, type, status, 0);
+	feed(session, type, status, 0);
 }
 
 /* ---- Events with a cause ---- */
 
 /* Feed an event with the text that explains it. The state machine decides which text counts. */
-__attribute__((format(printf, 4, 0))) static void explain_event_list(struct connection *connection,
+__attribute__((format(printf, 4, 0))) static void explain_event_list(struct session *session,
 								     enum event_type type,
 								     enum status status,
 								     const char *format,
@@ -588,13 +566,13 @@ __attribute__((format(printf, 4, 0))) static void explain_event_list(struct conn
 {
 	unsigned int cause = 1;
 
-	while (cause < CAUSES && needs_cause(&connection->protocol, cause))
+	while (cause < CAUSES && needs_cause(&session->protocol, cause))
 		cause++;
-	vsnprintf(connection->causes[cause - 1], CAUSE_SIZE, format, arguments);
-	feed(connection, type, status, cause);
+	vsnprintf(session->causes[cause - 1], CAUSE_SIZE, format, arguments);
+	feed(session, type, status, cause);
 }
 
-__attribute__((format(printf, 4, 5))) static void explain_event(struct connection *connection,
+__attribute__((format(printf, 4, 5))) static void explain_event(struct session *session,
 								enum event_type type,
 								enum status status,
 								const char *format, ...)
@@ -602,33 +580,42 @@ __attribute__((format(printf, 4, 5))) static void explain_event(struct connectio
 	va_list arguments;
 
 	va_start(arguments, format);
-	explain_event_list(connection, type, status, format, arguments);
+	explain_event_list(session, type, status, format, arguments);
 	va_end(arguments);
 }
 
-enum status connection_fail(struct connection *connection, enum status status, const char *format,
-			    ...)
+/* Close the connection with this status, for this reason, unless an earlier reason counts. */
+static void session_fail(struct session *session, enum status status, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	explain_event_list(connection, EVENT_FAILED, status, format, arguments);
+	explain_event_list(session, EVENT_FAILED, status, format, arguments);
 	va_end(arguments);
-	return status;
+}
+
+struct failure session_result(const struct session *session)
+{
+	const struct result *result = &session->protocol.result;
+	struct failure failure;
+
+	failure_set(&failure, result->status, "%s",
+		    result->cause > 0 ? session->causes[result->cause - 1]
+				      : status_describe(result->status));
+	return failure;
 }
 
 /* Feed the event of a refused post. */
-static void refuse_post(struct connection *connection, enum event_type event, const char *verb,
-			int error)
+static void refuse_post(struct session *session, enum event_type event, const char *verb, int error)
 {
-	print_trace(&connection->log, "%s failed: %s", verb, strerror(error));
-	explain_event(connection, event, STATUS_SUCCESS, "%s failed: %s", verb, strerror(error));
+	print_trace(&session->setup->log, "%s failed: %s", verb, strerror(error));
+	explain_event(session, event, STATUS_SUCCESS, "%s failed: %s", verb, strerror(error));
 }
 
 /* Give up a payload that cannot be read, verified or stored: send a bad verdict, if possible. */
-static void give_up(struct connection *connection, const struct failure *failure)
+static void give_up(struct session *session, const struct failure *failure)
 {
-	explain_event(connection, EVENT_GAVE_UP, failure->status, "%s", failure->cause);
+	explain_event(session, EVENT_GAVE_UP, failure->status, "%s", failure->cause);
 }
 
 /* ---- When --timeout expires ---- */
@@ -648,29 +635,29 @@ static void give_up(struct connection *connection, const struct failure *failure
  */
 
 /* Begin the wait at `now` (milliseconds): set the deadline and the time of the next probe. */
-static void begin_wait(struct connection *connection, int64_t now)
+static void begin_wait(struct session *session, int64_t now)
 {
-	const struct protocol *protocol = &connection->protocol;
-	int64_t timeout = timeout_milliseconds(connection->options);
+	const struct protocol *protocol = &session->protocol;
+	int64_t timeout = timeout_milliseconds(&session->setup->options);
 
 	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
 	    (protocol->result.status != STATUS_SUCCESS || protocol->overdue ||
 	     protocol->disconnected))
 		timeout = CLOSING_MILLISECONDS;
-	connection->deadline = now + timeout;
-	connection->wire_time = 0;
-	connection->probe_interval = PROBE_MILLISECONDS;
-	connection->probe_time = now + connection->probe_interval;
+	session->deadline = now + timeout;
+	session->wire_time = 0;
+	session->probe_interval = PROBE_MILLISECONDS;
+	session->probe_time = now + session->probe_interval;
 }
 
 /*
  * Count progress that `mover` (DEBTOR_NONE: this side) made at `time`: restart the wait from then,
  * unless a debtor of a higher value owes something.
  */
-static void count_progress(struct connection *connection, enum debtor mover, int64_t time)
+static void count_progress(struct session *session, enum debtor mover, int64_t time)
 {
-	if (transfer_debtor(&connection->transfer) <= mover)
-		begin_wait(connection, time);
+	if (transfer_debtor(&session->transfer) <= mover)
+		begin_wait(session, time);
 }
 
 /*
@@ -678,32 +665,32 @@ static void count_progress(struct connection *connection, enum debtor mover, int
  * this before a deadline is checked, and before a MSG_WINDOW is sent. Every other message belongs
  * to a step of the state machine, which restarts the wait.
  */
-static void count_wire_progress(struct connection *connection)
+static void count_wire_progress(struct session *session)
 {
-	if (connection->wire_time > 0)
-		count_progress(connection, DEBTOR_WIRE, connection->wire_time);
-	connection->wire_time = 0;
+	if (session->wire_time > 0)
+		count_progress(session, DEBTOR_WIRE, session->wire_time);
+	session->wire_time = 0;
 }
 
 /*
  * Return the deadline of a wait for this side's own disk or pipe; without a helper, the usual
  * deadline.
  */
-static int64_t own_deadline(const struct connection *connection)
+static int64_t own_deadline(const struct session *session)
 {
-	if (!connection->outgoing.helper && !connection->incoming.helper)
-		return connection->deadline;
-	return connection->deadline - TRANSFER_MILLISECONDS -
-	       timeout_milliseconds(connection->options) / OWN_DELAYS_PER_TIMEOUT;
+	if (!session->outgoing.helper && !session->incoming.helper)
+		return session->deadline;
+	return session->deadline - TRANSFER_MILLISECONDS -
+	       timeout_milliseconds(&session->setup->options) / OWN_DELAYS_PER_TIMEOUT;
 }
 
 /*
  * Return the beginning of the cause, a static string, if the session waits only for this side's own
  * disk or pipe; otherwise NULL.
  */
-static const char *own_delay(const struct connection *connection)
+static const char *own_delay(const struct session *session)
 {
-	const struct protocol *protocol = &connection->protocol;
+	const struct protocol *protocol = &session->protocol;
 	bool sends = protocol->local == LOCAL_OPERATION_POSTED;
 	struct piece piece;
 
@@ -712,103 +699,102 @@ static const char *own_delay(const struct connection *connection)
 	if (protocol->local == LOCAL_VERIFYING)
 		return "received everything, but storing it made no progress";
 	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
-	    transfer_debtor(&connection->transfer) != DEBTOR_NONE)
+	    transfer_debtor(&session->transfer) != DEBTOR_NONE)
 		return NULL;
-	if (connection->incoming.unstored > 0 || (!connection->transfer.sink.stream.fits_ring &&
-						  transfer_copy(&connection->transfer, &piece)))
+	if (session->incoming.unstored > 0 ||
+	    (!session->transfer.sink.stream.fits_ring && transfer_copy(&session->transfer, &piece)))
 		return "storing the incoming payload made no progress";
-	return sends && helper_busy(connection->outgoing.helper)
+	return sends && helper_busy(session->outgoing.helper)
 		       ? "the source of the outgoing payload delivered no data"
 		       : NULL;
 }
 
-void connection_expire(struct connection *connection)
+enum status timeout_expired(const struct options *options, struct failure *failure)
 {
-	explain_event(connection, EVENT_DEADLINE, STATUS_SUCCESS,
-		      "no progress for %u s (--timeout): check that the peer is running",
-		      connection->options->timeout_seconds);
+	return failure_set(failure, STATUS_TIMED_OUT,
+			   "no progress for %u s (--timeout): check that the peer is running",
+			   options->timeout_seconds);
 }
 
-static void check_deadline(struct connection *connection)
+static void check_deadline(struct session *session)
 {
 	const char *delay;
 	struct failure failure;
 
-	count_wire_progress(connection);
-	if (connection->now < own_deadline(connection))
+	count_wire_progress(session);
+	if (session->now < own_deadline(session))
 		return;
-	delay = own_delay(connection);
-	if (!delay && connection->now < connection->deadline)
+	delay = own_delay(session);
+	if (!delay && session->now < session->deadline)
 		return;
 	if (!delay) {
-		connection_expire(connection);
+		timeout_expired(&session->setup->options, &failure);
+		explain_event(session, EVENT_DEADLINE, STATUS_SUCCESS, "%s", failure.cause);
 		return;
 	}
 	failure_set(&failure, STATUS_TIMED_OUT,
 		    "%s for %u s (--timeout): check the disk, or the program at the other end of "
 		    "the pipe",
-		    delay, connection->options->timeout_seconds);
-	if (connection->protocol.local == LOCAL_VERIFYING)
-		connection_fail(connection, failure.status, "%s", failure.cause);
+		    delay, session->setup->options.timeout_seconds);
+	if (session->protocol.local == LOCAL_VERIFYING)
+		session_fail(session, failure.status, "%s", failure.cause);
 	else
-		give_up(connection, &failure);
+		give_up(session, &failure);
 }
 
 /* ---- The next clock ---- */
 
 /* Return the time until which the thread may wait if nothing happens. */
-static int64_t session_due(const struct connection *connection)
+static int64_t session_due(const struct session *session)
 {
-	int64_t due = connection->deadline, own;
+	int64_t due = session->deadline, own;
 
-	if (connection->now < connection->quiet_until)
-		return connection->quiet_until;
-	own = own_deadline(connection);
-	if (own > connection->now) /* otherwise this side waits for the peer, not for a disk */
+	if (session->now < session->quiet_until)
+		return session->quiet_until;
+	own = own_deadline(session);
+	if (own > session->now) /* otherwise this side waits for the peer, not for a disk */
 		due = earlier(due, own);
-	if (connection->protocol.phase == PHASE_EXCHANGING) {
-		due = earlier(due, connection->probe_time);
-		due = earlier(due, earlier(connection->operation_time, connection->source_time));
-		due = earlier(due, connection->interval_time);
+	if (session->protocol.phase == PHASE_EXCHANGING) {
+		due = earlier(due, session->probe_time);
+		due = earlier(due, earlier(session->operation_time, session->source_time));
+		due = earlier(due, session->interval_time);
 	}
-	return window_is_allowed(connection) ? earlier(due, connection->window_time) : due;
+	return window_is_allowed(session) ? earlier(due, session->window_time) : due;
 }
 
 /* ---- What arrives ---- */
 
 /* Handle the peer's MSG_WINDOW. It extends the deadline only if it reports progress. */
-static void handle_window(struct connection *connection, unsigned int slot,
-			  const struct window *window)
+static void handle_window(struct session *session, unsigned int slot, const struct window *window)
 {
-	const struct protocol *protocol = &connection->protocol;
-	uint64_t moves = connection->transfer.moves;
+	const struct protocol *protocol = &session->protocol;
+	uint64_t moves = session->transfer.moves;
 	const char *wrong = "arrived out of turn";
 	int error;
 
-	connection->quiet_until = INT64_MIN;
+	session->quiet_until = INT64_MIN;
 	if (protocol->gave_up)
 		return;
 	if (window_may_come(protocol))
-		wrong = transfer_accept(&connection->transfer, window);
+		wrong = transfer_accept(&session->transfer, window);
 	if (wrong) {
-		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer's MSG_WINDOW %s",
-				wrong);
+		session_fail(session, STATUS_CONTENTS_WRONG, "the peer's MSG_WINDOW %s", wrong);
 		return;
 	}
 	if (protocol->phase >= PHASE_CLOSING) /* nothing more is posted */
 		return;
-	if (connection->transfer.moves != moves)
-		begin_wait(connection, connection->now);
-	error = post_receive(connection, slot);
-	if (error && !connection->outstanding_receives) /* else receives are left */
-		refuse_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
+	if (session->transfer.moves != moves)
+		begin_wait(session, session->now);
+	error = post_receive(session->setup, slot, &session->outstanding_receives);
+	if (error && !session->outstanding_receives) /* else receives are left */
+		refuse_post(session, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
 /* Handle the peer's MSG_MR: validate its region. */
-static void handle_mr(struct connection *connection, const struct message *message)
+static void handle_mr(struct session *session, const struct message *message)
 {
-	const struct protocol *protocol = &connection->protocol;
-	uint64_t length = connection->transfer.plan.incoming.length;
+	const struct protocol *protocol = &session->protocol;
+	uint64_t length = session->transfer.plan.incoming.length;
 	/* a peer without a hello has filled its whole region, but its MSG_MR does not say so */
 	uint64_t needed = protocol->verifying ? 1 : DEFAULT_PAYLOAD;
 	uint64_t produced = protocol->verifying ? message->produced : length;
@@ -818,24 +804,23 @@ static void handle_mr(struct connection *connection, const struct message *messa
 		if (protocol->operates && !region_is_usable(message, needed))
 			wrong = "has no valid address or is too short";
 		else
-			wrong = transfer_peer_region(&connection->transfer, message->length,
-						     produced);
-		connection->peer_region = *message;
+			wrong = transfer_peer_region(&session->transfer, message->length, produced);
+		session->peer_region = *message;
 	}
 	if (wrong)
-		connection_fail(connection, STATUS_CONTENTS_WRONG,
-				"the peer's memory region %s: it has %" PRIu64 " bytes, of which "
-				"%" PRIu64 " are ready",
-				wrong, message->length, produced);
+		session_fail(session, STATUS_CONTENTS_WRONG,
+			     "the peer's memory region %s: it has %" PRIu64 " bytes, of which "
+			     "%" PRIu64 " are ready",
+			     wrong, message->length, produced);
 	else
-		connection_handle(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
+		session_handle(session, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
 
 /* Handle the peer's MSG_DONE, which states the number of digested bytes. */
-static void handle_done(struct connection *connection, const struct message *message)
+static void handle_done(struct session *session, const struct message *message)
 {
-	const struct protocol *protocol = &connection->protocol;
-	const struct stream_plan *incoming = &connection->transfer.plan.incoming;
+	const struct protocol *protocol = &session->protocol;
+	const struct stream_plan *incoming = &session->transfer.plan.incoming;
 	uint64_t bytes = message->length;
 	const char *wrong = NULL;
 
@@ -843,74 +828,74 @@ static void handle_done(struct connection *connection, const struct message *mes
 		bytes = incoming->present ? incoming->length : 0;
 	/* after giving up, this side no longer tracks the peer's positions */
 	if (protocol->remote == REMOTE_MR && !protocol->gave_up) {
-		connection->peer_digest = message->value;
-		wrong = transfer_accept_done(&connection->transfer, bytes);
+		session->peer_digest = message->value;
+		wrong = transfer_accept_done(&session->transfer, bytes);
 	}
 	if (wrong) {
-		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer %s", wrong);
+		session_fail(session, STATUS_CONTENTS_WRONG, "the peer %s", wrong);
 		return;
 	}
-	connection_handle(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
+	session_handle(session, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
 }
 
 /*
  * Handle the peer's verdict. A bad one is early if the peer gave up: it does not follow both
  * MSG_DONEs.
  */
-static void handle_verdict(struct connection *connection, uint64_t value)
+static void handle_verdict(struct session *session, uint64_t value)
 {
-	const struct protocol *protocol = &connection->protocol;
+	const struct protocol *protocol = &session->protocol;
 	bool early = !protocol->done_posted || protocol->remote < REMOTE_DONE;
 	enum event_type type = early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED;
 
 	if (value == STATUS_SUCCESS && protocol->remote == REMOTE_DONE && protocol->verifying &&
 	    !protocol->done_posted)
-		connection_fail(
-			connection, STATUS_CONTENTS_WRONG,
+		session_fail(
+			session, STATUS_CONTENTS_WRONG,
 			"the peer sent a good MSG_VERDICT before this side posted its MSG_DONE");
 	else if (value == STATUS_SUCCESS)
-		connection_handle(connection, EVENT_VERDICT_RECEIVED, STATUS_SUCCESS);
+		session_handle(session, EVENT_VERDICT_RECEIVED, STATUS_SUCCESS);
 	else if (value != STATUS_LOCAL_FAILURE)
-		explain_event(connection, type, STATUS_CONTENTS_WRONG, "%s",
+		explain_event(session, type, STATUS_CONTENTS_WRONG, "%s",
 			      status_describe(STATUS_CONTENTS_WRONG));
 	else if (early)
 		explain_event(
-			connection, type, STATUS_REFUSED,
+			session, type, STATUS_REFUSED,
 			"the peer gave up: it could not read its outgoing payload, or could not "
 			"receive, verify or store the incoming one; see its messages");
 	else
-		explain_event(connection, type, STATUS_REFUSED,
+		explain_event(session, type, STATUS_REFUSED,
 			      "the peer could not receive, verify or store the payload; see its "
 			      "messages");
 }
 
-static void handle_message(struct connection *connection, unsigned int slot, uint32_t size)
+static void handle_message(struct session *session, unsigned int slot, uint32_t size)
 {
-	const uint8_t *wire = connection->control.memory + (size_t)slot * SLOT_SIZE;
+	const uint8_t *wire = session->setup->control.memory + (size_t)slot * SLOT_SIZE;
 	struct message message;
 
 	if (slot >= RECEIVES || !decode_message(wire, size, &message)) {
-		connection_fail(connection, STATUS_CONTENTS_WRONG,
-				"the peer sent %" PRIu32
-				" bytes that are not a message of this protocol",
-				size);
+		session_fail(session, STATUS_CONTENTS_WRONG,
+			     "the peer sent %" PRIu32
+			     " bytes that are not a message of this protocol",
+			     size);
 		return;
 	}
-	print_trace(&connection->log, "received %s", message_name(message.type));
+	print_trace(&session->setup->log, "received %s", message_name(message.type));
 	switch (message.type) {
 	case MSG_MR:
-		handle_mr(connection, &message);
+		handle_mr(session, &message);
 		break;
 	case MSG_DONE:
-		handle_done(connection, &message);
+		handle_done(session, &message);
 		break;
 	case MSG_VERDICT:
-		connection->peer_verdict = message;
-		connection->verdict_time = connection->now_nanoseconds;
-		handle_verdict(connection, message.value);
+		session->peer_verdict = message;
+		session->verdict_time = session->now_nanoseconds;
+		handle_verdict(session, message.value);
 		break;
 	default:
-		handle_window(connection, slot, &message.window);
+		handle_window(session, slot, &message.window);
 	}
 }
 
@@ -918,11 +903,11 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
  * Update the figures after a completion of the operation, if it ends a pass or the length of a pass
  * is unknown.
  */
-static void measure(struct connection *connection)
+static void measure(struct session *session)
 {
-	struct figures *figures = &connection->figures;
-	uint64_t pass = transfer_pass(&connection->transfer);
-	uint64_t bytes = connection->transfer.operation.completed;
+	struct figures *figures = &session->figures;
+	uint64_t pass = transfer_pass(&session->transfer);
+	uint64_t bytes = session->transfer.operation.completed;
 
 	if (pass != LENGTH_UNKNOWN) {
 		uint64_t since = bytes - figures->passes_bytes;
@@ -932,36 +917,34 @@ static void measure(struct connection *connection)
 		figures->passes_bytes += since == pass ? pass : since - since % pass;
 	}
 	if (figures->latency)
-		latency_count(figures->latency, connection->now_nanoseconds - figures->pass_posted);
-	figures->completed = connection->now_nanoseconds;
+		latency_count(figures->latency, session->now_nanoseconds - figures->pass_posted);
+	figures->completed = session->now_nanoseconds;
 	figures->bytes = bytes;
 }
 
-double operation_rate(const struct connection *connection)
+double operation_rate(const struct session *session)
 {
-	const struct figures *figures = &connection->figures;
+	const struct figures *figures = &session->figures;
 	int64_t nanoseconds = figures->completed - figures->started;
 
 	return nanoseconds > 0 ? (double)figures->bytes * 8e9 / (double)nanoseconds : 0;
 }
 
-static void handle_operation_completion(struct connection *connection)
+static void handle_operation_completion(struct session *session)
 {
-	measure(connection);
-	if (connection->interval_time != INT64_MAX &&
-	    transfer_outstanding(&connection->transfer) == 0 &&
-	    transfer_operated(&connection->transfer))
-		end_intervals(connection);
-	connection->wire_time = connection->now;
+	measure(session);
+	if (session->interval_time != INT64_MAX && transfer_outstanding(&session->transfer) == 0 &&
+	    transfer_operated(&session->transfer))
+		end_intervals(session);
+	session->wire_time = session->now;
 	/* progress is reported and drawn when it is this old */
-	connection->quiet_until =
-		earlier(connection->quiet_until, connection->now + TRANSFER_MILLISECONDS);
-	if (connection->protocol.local == LOCAL_DONE_POSTED && operation_completed(connection))
-		end_operation(connection);
+	session->quiet_until = earlier(session->quiet_until, session->now + TRANSFER_MILLISECONDS);
+	if (session->protocol.local == LOCAL_DONE_POSTED && operation_completed(session))
+		end_operation(session);
 }
 
 /* Handle the completion of a sent message. MSG_VERDICT and MSG_WINDOW print no status line. */
-static void handle_message_completion(struct connection *connection, enum message_type type)
+static void handle_message_completion(struct session *session, enum message_type type)
 {
 	static const enum event_type events[] = {
 		[MSG_MR] = EVENT_MR_SENT,
@@ -970,22 +953,22 @@ static void handle_message_completion(struct connection *connection, enum messag
 	};
 
 	if (type == MSG_WINDOW) {
-		connection->window_outstanding = false;
-		connection->quiet_until = INT64_MIN;
+		session->window_outstanding = false;
+		session->quiet_until = INT64_MIN;
 		return;
 	}
 	if (type != MSG_VERDICT)
-		print_status(&connection->log, "send completed successfully.");
-	connection_handle(connection, events[type], STATUS_SUCCESS);
+		print_status(&session->setup->log, "send completed successfully.");
+	session_handle(session, events[type], STATUS_SUCCESS);
 }
 
 /*
  * Handle a failed completion. If the status is an error, only wr_id, status, qp_num and vendor_err
  * are valid.
  */
-static void handle_failed_completion(struct connection *connection, const struct ibv_wc *completion)
+static void handle_failed_completion(struct session *session, const struct ibv_wc *completion)
 {
-	const char *name = wr_name(completion->wr_id, connection->protocol.operation);
+	const char *name = wr_name(completion->wr_id, session->protocol.operation);
 	bool receive = wr_kind(completion->wr_id) == WR_RECEIVE;
 	enum status status = completion_status(completion);
 	const char *meaning =
@@ -994,17 +977,17 @@ static void handle_failed_completion(struct connection *connection, const struct
 			: "the peer sent something that is not a message of this protocol: ";
 
 	if (wr_kind(completion->wr_id) == WR_OPERATION)
-		connection->operation_failed = true;
+		session->operation_failed = true;
 	if (!receive) /* flushed receives are too many to trace */
-		print_trace(&connection->log, "%s: %s", name,
+		print_trace(&session->setup->log, "%s: %s", name,
 			    ibv_wc_status_str(completion->status));
-	if (!connection_has_broken(completion, connection->limits.iwarp))
-		connection_fail(connection, status,
-				"%s%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", meaning,
-				name, ibv_wc_status_str(completion->status), completion->status,
-				completion->vendor_err);
-	else if (flush_matters(&connection->protocol))
-		connection_handle(connection, EVENT_FLUSHED, STATUS_SUCCESS);
+	if (!connection_has_broken(completion, session->setup->terms.limits.iwarp))
+		session_fail(session, status,
+			     "%s%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", meaning,
+			     name, ibv_wc_status_str(completion->status), completion->status,
+			     completion->vendor_err);
+	else if (flush_matters(&session->protocol))
+		session_handle(session, EVENT_FLUSHED, STATUS_SUCCESS);
 }
 
 /*
@@ -1012,47 +995,47 @@ static void handle_failed_completion(struct connection *connection, const struct
  * as it has this message, and soft-iWARP in Linux then reports the send as failed. Over iWARP even
  * a successful completion shows only that TCP has the message.
  */
-static bool counts_as_sent(const struct connection *connection, const struct ibv_wc *completion)
+static bool counts_as_sent(const struct session *session, const struct ibv_wc *completion)
 {
-	const struct protocol *protocol = &connection->protocol;
+	const struct protocol *protocol = &session->protocol;
 
-	return connection->limits.iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
+	return session->setup->terms.limits.iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
 	       completion->wr_id == make_wr_id(WR_MESSAGE, MSG_DONE) && !protocol->verifying &&
 	       protocol->local == LOCAL_DONE_POSTED && protocol->remote == REMOTE_DONE &&
-	       !connection->operation_failed;
+	       !session->operation_failed;
 }
 
 /* Count a completed or flushed work request; if it belongs to the operation, also all before it. */
-static void count_completion(struct connection *connection, uint64_t wr_id)
+static void count_completion(struct session *session, uint64_t wr_id)
 {
 	enum wr_kind kind = wr_kind(wr_id);
 
 	if (kind == WR_OPERATION) /* requests complete in order, and not all ask for a completion */
-		transfer_completed(&connection->transfer, wr_detail(wr_id), connection->now);
+		transfer_completed(&session->transfer, wr_detail(wr_id), session->now);
 	else if (kind == WR_RECEIVE)
-		connection->outstanding_receives--;
+		session->outstanding_receives--;
 	else
-		connection->outstanding_messages--;
+		session->outstanding_messages--;
 }
 
-static void handle_completion(struct connection *connection, const struct ibv_wc *completion)
+static void handle_completion(struct session *session, const struct ibv_wc *completion)
 {
 	uint64_t detail = wr_detail(completion->wr_id);
 
-	count_completion(connection, completion->wr_id);
-	if (completion->status != IBV_WC_SUCCESS && !counts_as_sent(connection, completion)) {
-		handle_failed_completion(connection, completion);
+	count_completion(session, completion->wr_id);
+	if (completion->status != IBV_WC_SUCCESS && !counts_as_sent(session, completion)) {
+		handle_failed_completion(session, completion);
 		return;
 	}
 	switch (wr_kind(completion->wr_id)) {
 	case WR_RECEIVE:
-		handle_message(connection, (unsigned int)detail, completion->byte_len);
+		handle_message(session, (unsigned int)detail, completion->byte_len);
 		break;
 	case WR_MESSAGE:
-		handle_message_completion(connection, (enum message_type)detail);
+		handle_message_completion(session, (enum message_type)detail);
 		break;
 	case WR_OPERATION:
-		handle_operation_completion(connection);
+		handle_operation_completion(session);
 		break;
 	case WR_PROBE: /* shows at most that the peer's adapter works, not its program */
 		break;
@@ -1066,34 +1049,24 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
  * 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a
  * moment. The transport's retries and the deadline decide.
  */
-static void handle_not_established(struct connection *connection)
-{
-	const struct cm_failure *failure = &connection->establishment;
-
-	if (connection->protocol.phase != PHASE_CONNECTING)
-		return;
-	if (failure->library_error) {
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"the server accepted, but this host cannot set up the connection: "
-				"%s",
-				strerror(failure->library_error));
-		return;
-	}
-	connection_fail(connection,
-			failure->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
-			"cannot connect: %s, status %d (%s); check that the peer is up and that "
-			"the network passes the packets",
-			rdma_event_str(failure->type), failure->status,
-			failure->status < 0 ? strerror(-failure->status) : "set by the transport");
-}
-
-static void handle_not_accepted(struct connection *connection)
+static void handle_not_established(struct session *session)
 {
 	struct failure failure;
 
-	accept_failed(connection->id, &connection->limits, &connection->agreement.peer,
-		      connection->setup_error, &failure);
-	connection_fail(connection, failure.status, "%s", failure.cause);
+	if (session->protocol.phase != PHASE_CONNECTING)
+		return;
+	not_established(&session->shared->establishment, &failure);
+	session_fail(session, failure.status, "%s", failure.cause);
+}
+
+static void handle_not_accepted(struct session *session)
+{
+	struct failure failure;
+
+	accept_failed(session->setup->id, &session->setup->terms.limits,
+		      &session->setup->terms.agreement.peer, session->shared->setup_error,
+		      &failure);
+	session_fail(session, failure.status, "%s", failure.cause);
 }
 
 /*
@@ -1101,13 +1074,12 @@ static void handle_not_accepted(struct connection *connection)
  * InfiniBand and RoCE, the event means that the peer's end was destroyed before it could
  * disconnect.
  */
-static void handle_rejected(struct connection *connection)
+static void handle_rejected(struct session *session)
 {
-	if (connection->protocol.connected)
-		connection_handle(connection, EVENT_DISCONNECTED, STATUS_SUCCESS);
+	if (session->protocol.connected)
+		session_handle(session, EVENT_DISCONNECTED, STATUS_SUCCESS);
 	else
-		connection_fail(connection, STATUS_PEER_LOST, "%s",
-				status_describe(STATUS_PEER_LOST));
+		session_fail(session, STATUS_PEER_LOST, "%s", status_describe(STATUS_PEER_LOST));
 }
 
 /*
@@ -1120,43 +1092,51 @@ static bool is_peers_fault(enum ibv_event_type type)
 	return type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
 }
 
-static void handle_device_event(struct connection *connection)
+enum status device_failed(const struct device_event *event, struct failure *failure)
 {
-	const struct device_event *event = &connection->device_event;
-
-	if (connection->limits.iwarp) /* over TCP, every event means a broken connection */
-		connection_handle(connection, EVENT_FLUSHED, STATUS_SUCCESS);
-	else if (is_peers_fault(event->type))
-		connection_fail(connection, STATUS_CONTENTS_WRONG,
-				"the peer sent a request that RDMA device %s cannot accept: %s",
-				event->device, ibv_event_type_str(event->type));
-	else
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
-				event->device, ibv_event_type_str(event->type));
+	if (is_peers_fault(event->type))
+		return failure_set(failure, STATUS_CONTENTS_WRONG,
+				   "the peer sent a request that RDMA device %s cannot accept: %s",
+				   event->device, ibv_event_type_str(event->type));
+	return failure_set(failure, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
+			   event->device, ibv_event_type_str(event->type));
 }
 
-void handle_notifications(struct connection *connection)
+static void handle_device_event(struct session *session)
 {
-	unsigned int notifications = atomic_exchange(&connection->notifications, 0);
+	struct failure failure;
+
+	if (session->setup->terms.limits.iwarp) { /* over TCP, it means a broken connection */
+		session_handle(session, EVENT_FLUSHED, STATUS_SUCCESS);
+		return;
+	}
+	device_failed(&session->shared->device_event, &failure);
+	session_fail(session, failure.status, "%s", failure.cause);
+}
+
+/* Handle all pending notifications. */
+static void handle_notifications(struct session *session)
+{
+	unsigned int notifications = atomic_exchange(&session->shared->notifications, 0);
 
 	if (notifications & NOTIFY_ESTABLISHED)
-		connection_handle(connection, EVENT_ESTABLISHED, STATUS_SUCCESS);
+		session_handle(session, EVENT_ESTABLISHED, STATUS_SUCCESS);
 	if (notifications & NOTIFY_NOT_ESTABLISHED)
-		handle_not_established(connection);
+		handle_not_established(session);
 	if (notifications & NOTIFY_NOT_ACCEPTED)
-		handle_not_accepted(connection);
+		handle_not_accepted(session);
 	if (notifications & NOTIFY_DEVICE_REMOVED)
-		connection_fail(connection, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
+		session_fail(session, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
 	if (notifications & NOTIFY_DEVICE_EVENT)
-		handle_device_event(connection);
+		handle_device_event(session);
 	if (notifications & NOTIFY_REJECTED)
-		handle_rejected(connection);
+		handle_rejected(session);
 	if (notifications & NOTIFY_DISCONNECTED)
-		connection_handle(connection, EVENT_DISCONNECTED, STATUS_SUCCESS);
+		session_handle(session, EVENT_DISCONNECTED, STATUS_SUCCESS);
 	if (notifications & NOTIFY_INTERRUPTED)
-		connection_handle(connection, EVENT_INTERRUPTED, STATUS_SUCCESS);
+		session_handle(session, EVENT_INTERRUPTED, STATUS_SUCCESS);
 	if (notifications & NOTIFY_ABANDONED)
-		connection_handle(connection, EVENT_FAILED, STATUS_LOCAL_FAILURE);
+		session_handle(session, EVENT_FAILED, STATUS_LOCAL_FAILURE);
 }
 
 /* ---- Both payloads ---- */
@@ -1165,65 +1145,63 @@ void handle_notifications(struct connection *connection)
  * Fill a piece of the outgoing ring, or let the helper fill it; while closing or after giving up,
  * only discard the helper's result. Return true if there was progress.
  */
-static bool fill_ring(struct connection *connection)
+static bool fill_ring(struct session *session)
 {
 	struct failure failure; /* not initialized: clearing 512 bytes in each turn is slow */
 	bool moved;
 
-	if (transfer_source_ended(&connection->transfer))
+	if (transfer_source_ended(&session->transfer))
 		return false; /* a repeated operation sends the same bytes again */
 	failure.status = STATUS_SUCCESS;
-	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
-		return helper_discard(connection->outgoing.helper);
-	moved = outgoing_fill(&connection->outgoing, &connection->transfer, &failure);
+	if (session->protocol.phase >= PHASE_CLOSING || session->protocol.gave_up)
+		return helper_discard(session->outgoing.helper);
+	moved = outgoing_fill(&session->outgoing, &session->transfer, &failure);
 	if (failure.status != STATUS_SUCCESS)
-		give_up(connection, &failure);
+		give_up(session, &failure);
 	else if (moved)
-		count_progress(connection, DEBTOR_NONE, connection->now);
+		count_progress(session, DEBTOR_NONE, session->now);
 	return moved;
 }
 
 /* End the incoming payload, which is complete or has failed: print it, and feed the event. */
-static void end_incoming(struct connection *connection, const struct failure *failure)
+static void end_incoming(struct session *session, const struct failure *failure)
 {
-	struct incoming *incoming = &connection->incoming;
+	struct incoming *incoming = &session->incoming;
 	const struct excerpt *excerpt = &incoming->verification.excerpt;
 	bool good = failure->status == STATUS_SUCCESS;
 
 	incoming->failed = !good;
 	/* before the verdict, which may end the session; a failed payload only if it is complete */
-	if (incoming->begun &&
-	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
-		print_payload(&connection->log, excerpt);
+	if (incoming->begun && (good || excerpt->size == session->transfer.sink.stream.plan.length))
+		print_payload(&session->setup->log, excerpt);
 	if (good)
-		connection_handle(connection, EVENT_VERIFIED, STATUS_SUCCESS);
-	else if (connection->protocol.local == LOCAL_VERIFYING)
-		explain_event(connection, EVENT_VERIFIED, failure->status, "%s", failure->cause);
+		session_handle(session, EVENT_VERIFIED, STATUS_SUCCESS);
+	else if (session->protocol.local == LOCAL_VERIFYING)
+		explain_event(session, EVENT_VERIFIED, failure->status, "%s", failure->cause);
 	else
-		give_up(connection, failure);
+		give_up(session, failure);
 }
 
 /* Prepare to empty the incoming ring. Return false if that failed, which ends the session. */
-static bool begin_incoming(struct connection *connection)
+static bool begin_incoming(struct session *session)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
 
-	if (incoming_begin(&connection->incoming, &connection->transfer, &failure) ==
-	    STATUS_SUCCESS)
+	if (incoming_begin(&session->incoming, &session->transfer, &failure) == STATUS_SUCCESS)
 		return true;
-	end_incoming(connection, &failure);
+	end_incoming(session, &failure);
 	return false;
 }
 
 /* Let a helper open the output. The session goes on; if that fails, it gives up at once. */
-static void begin_output(struct connection *connection)
+static void begin_output(struct session *session)
 {
 	struct failure failure;
 
-	if (connection->transfer.sink.stream.plan.present &&
-	    incoming_open(&connection->incoming, &connection->transfer,
-			  &connection->engine->process, &failure) != STATUS_SUCCESS)
-		end_incoming(connection, &failure);
+	if (session->transfer.sink.stream.plan.present &&
+	    incoming_open(&session->incoming, &session->transfer, &session->setup->engine->process,
+			  &failure) != STATUS_SUCCESS)
+		end_incoming(session, &failure);
 }
 
 /*
@@ -1232,20 +1210,20 @@ static void begin_output(struct connection *connection)
  * session goes on. Before LOCAL_VERIFYING, the ring may be emptied only while exchanging, once the
  * operation is posted, unless this side has given up, or the ring holds the whole stream.
  */
-static bool may_empty(const struct connection *connection)
+static bool may_empty(const struct session *session)
 {
-	const struct protocol *protocol = &connection->protocol;
+	const struct protocol *protocol = &session->protocol;
 
-	if (connection->incoming.failed)
+	if (session->incoming.failed)
 		return false;
 	if (protocol->local == LOCAL_VERIFYING)
 		return true;
-	if (connection->incoming.opening)
+	if (session->incoming.opening)
 		return protocol->phase < PHASE_CLOSING && !protocol->gave_up;
 	return protocol->phase == PHASE_EXCHANGING && !protocol->gave_up &&
 	       protocol->local >= LOCAL_OPERATION_POSTED && protocol->local < LOCAL_VERIFYING &&
-	       connection->transfer.sink.stream.plan.present &&
-	       !connection->transfer.sink.stream.fits_ring;
+	       session->transfer.sink.stream.plan.present &&
+	       !session->transfer.sink.stream.fits_ring;
 }
 
 /*
@@ -1262,33 +1240,33 @@ static bool is_check_in_vain(const struct protocol *protocol)
  * Empty a piece of the incoming ring, or continue with the current piece. Return true if there was
  * progress.
  */
-static bool empty_ring(struct connection *connection)
+static bool empty_ring(struct session *session)
 {
-	const struct result *result = &connection->protocol.result;
-	bool checking = connection->protocol.local == LOCAL_VERIFYING;
-	struct incoming *incoming = &connection->incoming;
+	const struct result *result = &session->protocol.result;
+	bool checking = session->protocol.local == LOCAL_VERIFYING;
+	struct incoming *incoming = &session->incoming;
 	struct failure failure; /* not initialized, as in fill_ring() */
 
 	failure.status = STATUS_SUCCESS;
-	if (checking && is_check_in_vain(&connection->protocol)) {
+	if (checking && is_check_in_vain(&session->protocol)) {
 		helper_cancel(incoming->helper); /* do not wait for a disk or a reader */
-		feed(connection, EVENT_VERIFIED, result->status, result->cause);
+		feed(session, EVENT_VERIFIED, result->status, result->cause);
 		return true;
 	}
-	if (!may_empty(connection))
+	if (!may_empty(session))
 		return helper_discard(incoming->helper);
-	if (connection->transfer.sink.stream.plan.present && !incoming->begun &&
-	    !incoming->opening && !begin_incoming(connection))
+	if (session->transfer.sink.stream.plan.present && !incoming->begun && !incoming->opening &&
+	    !begin_incoming(session))
 		return true;
-	switch (incoming_step(incoming, &connection->transfer, checking, connection->peer_digest,
+	switch (incoming_step(incoming, &session->transfer, checking, session->peer_digest,
 			      &failure)) {
 	case INCOMING_WAITS:
 		return false;
 	case INCOMING_MOVED:
-		count_progress(connection, DEBTOR_NONE, connection->now);
+		count_progress(session, DEBTOR_NONE, session->now);
 		return true;
 	default:
-		end_incoming(connection, &failure);
+		end_incoming(session, &failure);
 		return true;
 	}
 }
@@ -1306,9 +1284,9 @@ static bool empty_ring(struct connection *connection)
  * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
  * breaks the connection; soft-iWARP breaks it under load.
  */
-static void probe(struct connection *connection)
+static void probe(struct session *session)
 {
-	int64_t longest = timeout_milliseconds(connection->options) / PROBES_PER_TIMEOUT;
+	int64_t longest = timeout_milliseconds(&session->setup->options) / PROBES_PER_TIMEOUT;
 	struct ibv_send_wr request = {
 		.wr_id = make_wr_id(WR_PROBE, 0),
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -1316,67 +1294,67 @@ static void probe(struct connection *connection)
 	};
 	int error;
 
-	connection->probe_interval *= 2;
-	if (connection->probe_interval > longest)
-		connection->probe_interval = longest;
-	connection->probe_time = connection->now + connection->probe_interval;
-	if (outstanding_sends(connection) ||
-	    probe_disturbs(&connection->protocol, connection->limits.iwarp))
+	session->probe_interval *= 2;
+	if (session->probe_interval > longest)
+		session->probe_interval = longest;
+	session->probe_time = session->now + session->probe_interval;
+	if (outstanding_sends(session) ||
+	    probe_disturbs(&session->protocol, session->setup->terms.limits.iwarp))
 		return;
-	print_trace(&connection->log, "ibv_post_send: probe");
-	error = post_send(connection, &request);
+	print_trace(&session->setup->log, "ibv_post_send: probe");
+	error = post_send(session, &request);
 	if (error)
-		refuse_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
+		refuse_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
 }
 
 /*
  * End a stream or an operation whose time is over, after the current pass. A stream ends at its
  * source; an operation that repeats the same bytes ends at the side that performs it.
  */
-static void end_durations(struct connection *connection)
+static void end_durations(struct session *session)
 {
-	int64_t now = connection->now;
+	int64_t now = session->now;
 
-	if (now >= connection->source_time) {
-		connection->source_time = INT64_MAX;
-		connection->outgoing.ending = true;
-		connection->stepped = true; /* the operation may have reached its end already */
+	if (now >= session->source_time) {
+		session->source_time = INT64_MAX;
+		session->outgoing.ending = true;
+		session->stepped = true; /* the operation may have reached its end already */
 	}
-	if (now >= connection->operation_time) {
-		connection->operation_time = INT64_MAX;
+	if (now >= session->operation_time) {
+		session->operation_time = INT64_MAX;
 		/* postpone an interval that is due now: the operation may end soon */
-		if (connection->interval_time <= now)
-			connection->interval_time += interval_length(connection);
-		transfer_stop(&connection->transfer);
+		if (session->interval_time <= now)
+			session->interval_time += interval_length(session);
+		transfer_stop(&session->transfer);
 	}
 }
 
-static void check_exchange_clocks(struct connection *connection)
+static void check_exchange_clocks(struct session *session)
 {
-	end_durations(connection);
-	if (connection->now >= connection->probe_time)
-		probe(connection);
-	if (connection->now >= connection->interval_time) {
-		end_interval(connection);
+	end_durations(session);
+	if (session->now >= session->probe_time)
+		probe(session);
+	if (session->now >= session->interval_time) {
+		end_interval(session);
 		/* skip intervals that a late turn has missed */
-		while (connection->interval_time <= connection->now)
-			connection->interval_time += interval_length(connection);
+		while (session->interval_time <= session->now)
+			session->interval_time += interval_length(session);
 	}
 }
 
 /* Show the progress of the operation on a terminal, if this is the only session. */
-static void show_progress(const struct connection *connection)
+static void show_progress(const struct session *session)
 {
-	const struct transfer *transfer = &connection->transfer;
+	const struct transfer *transfer = &session->transfer;
 	const struct transfer_source *source = &transfer->source;
 	const struct transfer_sink *sink = &transfer->sink;
 	uint64_t done, all;
 
-	if (connection->protocol.phase != PHASE_EXCHANGING ||
-	    connection->protocol.local < LOCAL_OPERATION_POSTED ||
-	    atomic_load(&connection->engine->connection_count) > 1)
+	if (session->protocol.phase != PHASE_EXCHANGING ||
+	    session->protocol.local < LOCAL_OPERATION_POSTED ||
+	    atomic_load(&session->setup->engine->regions.sessions) > 1)
 		return;
-	if (connection->protocol.operates) {
+	if (session->protocol.operates) {
 		done = transfer->operation.completed;
 		all = transfer->plan.writes ? source->stream.length : sink->stream.length;
 	} else {
@@ -1384,70 +1362,70 @@ static void show_progress(const struct connection *connection)
 		all = transfer->plan.writes ? sink->stream.length : source->stream.length;
 	}
 	if (done < all)
-		print_progress(&connection->log, done, all,
-			       connection->now_nanoseconds - connection->figures.started);
+		print_progress(&session->setup->log, done, all,
+			       session->now_nanoseconds - session->figures.started);
 }
 
 /* Handle every due clock but window_time. */
-static void check_clocks(struct connection *connection)
+static void check_clocks(struct session *session)
 {
-	if (connection->now >= connection->progress_time) {
-		show_progress(connection);
-		connection->progress_time = connection->now + PROGRESS_MILLISECONDS;
+	if (session->now >= session->progress_time) {
+		show_progress(session);
+		session->progress_time = session->now + PROGRESS_MILLISECONDS;
 	}
-	check_deadline(connection);
-	if (connection->protocol.phase == PHASE_EXCHANGING)
-		check_exchange_clocks(connection);
+	check_deadline(session);
+	if (session->protocol.phase == PHASE_EXCHANGING)
+		check_exchange_clocks(session);
 }
 
 /* ---- The loop ---- */
 
 /* Flush all posted work requests: move the queue pair to the error state. */
-static void force_error(struct connection *connection)
+static void force_error(struct session *session)
 {
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
-	int error = verb_error(ibv_modify_qp(connection->id->qp, &attributes, IBV_QP_STATE));
+	int error = verb_error(ibv_modify_qp(session->setup->id->qp, &attributes, IBV_QP_STATE));
 
-	print_trace(&connection->log, "ibv_modify_qp to the error state: %s", strerror(error));
+	print_trace(&session->setup->log, "ibv_modify_qp to the error state: %s", strerror(error));
 }
 
 /*
  * Disconnect, even if the peer has: some providers flush the receives only after both sides have.
  * If that is not possible, force the error state.
  */
-static void disconnect(struct connection *connection)
+static void disconnect(struct session *session)
 {
-	if (connection->protocol.connected && !rdma_disconnect(connection->id))
-		print_trace(&connection->log, "rdma_disconnect");
+	if (session->protocol.connected && !rdma_disconnect(session->setup->id))
+		print_trace(&session->setup->log, "rdma_disconnect");
 	else
-		force_error(connection);
+		force_error(session);
 }
 
 /*
  * Execute the actions that the state machine has requested; once closing has begun, post nothing.
  * Return 0 or an errno value.
  */
-static int run_actions(struct connection *connection)
+static int run_actions(struct session *session)
 {
-	bool exchanging = connection->protocol.phase == PHASE_EXCHANGING;
-	unsigned int actions = connection->actions;
+	bool exchanging = session->protocol.phase == PHASE_EXCHANGING;
+	unsigned int actions = session->actions;
 	int error = 0;
 
-	connection->actions = 0;
+	session->actions = 0;
 	if (actions & ACTION_SEND_MR && exchanging)
-		error = send_mr(connection);
+		error = send_mr(session);
 	if (actions & ACTION_POST_OPERATION && exchanging)
-		begin_operation(connection);
+		begin_operation(session);
 	if (actions & ACTION_SEND_DONE && exchanging && !error)
-		error = send_done(connection);
+		error = send_done(session);
 	if (actions & ACTION_SEND_VERDICT && exchanging && !error)
-		error = send_verdict(connection);
+		error = send_verdict(session);
 	if (actions & ACTION_DISCONNECT)
-		disconnect(connection);
+		disconnect(session);
 	if (actions & ACTION_FORCE_ERROR)
-		force_error(connection);
+		force_error(session);
 	if (actions & (ACTION_DISCONNECT | ACTION_FORCE_ERROR))
-		read_clock(connection); /* the calls may have taken long */
+		read_clock(session); /* the calls may have taken long */
 	return error;
 }
 
@@ -1455,61 +1433,61 @@ static int run_actions(struct connection *connection)
  * Post the work requests of the operation that are due, then MSG_WINDOW if it is due. Return 0 or
  * an errno value.
  */
-static int post_what_is_due(struct connection *connection)
+static int post_what_is_due(struct session *session)
 {
-	int error = continue_operation(connection);
+	int error = continue_operation(session);
 
-	return error ? error : send_window(connection);
+	return error ? error : send_window(session);
 }
 
 /*
  * Return true if EVENT_DRAINED is due: nothing more will be posted, and every posted work request
  * has completed.
  */
-static bool is_drained(const struct connection *connection)
+static bool is_drained(const struct session *session)
 {
-	const struct protocol *protocol = &connection->protocol;
+	const struct protocol *protocol = &session->protocol;
 
 	return protocol->phase == PHASE_CLOSING && !protocol->drained &&
-	       !outstanding_sends(connection) && !connection->outstanding_receives;
+	       !outstanding_sends(session) && !session->outstanding_receives;
 }
 
 /*
  * Run the requested actions, post what is due, and feed the events that the state makes due, until
  * nothing is left to do.
  */
-static void advance(struct connection *connection)
+static void advance(struct session *session)
 {
 	do {
-		int error = connection->actions ? run_actions(connection) : 0;
+		int error = session->actions ? run_actions(session) : 0;
 
 		if (!error)
-			error = post_what_is_due(connection);
+			error = post_what_is_due(session);
 		if (error)
-			refuse_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
-		else if (operation_runs(&connection->protocol) &&
-			 transfer_done_due(&connection->transfer))
-			connection_handle(connection, EVENT_DONE_DUE, STATUS_SUCCESS);
-		if (is_drained(connection))
-			connection_handle(connection, EVENT_DRAINED, STATUS_SUCCESS);
-	} while (connection->actions && connection->protocol.phase < PHASE_FINISHED);
+			refuse_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
+		else if (operation_runs(&session->protocol) &&
+			 transfer_done_due(&session->transfer))
+			session_handle(session, EVENT_DONE_DUE, STATUS_SUCCESS);
+		if (is_drained(session))
+			session_handle(session, EVENT_DRAINED, STATUS_SUCCESS);
+	} while (session->actions && session->protocol.phase < PHASE_FINISHED);
 }
 
 /*
  * Poll the completion queue for up to POLL_SIZE completions. Return their number; after an error
  * end the session, and return 0.
  */
-static inline int poll_completions(struct connection *connection, struct ibv_wc *completions)
+static inline int poll_completions(struct session *session, struct ibv_wc *completions)
 {
 	int count = 0;
 
-	if (!connection->channel_lost)
-		count = ibv_poll_cq(connection->cq, POLL_SIZE, completions);
+	if (!session->channel_lost)
+		count = ibv_poll_cq(session->setup->cq, POLL_SIZE, completions);
 	if (count >= 0)
 		return count;
-	if (connection->protocol.phase < PHASE_CLOSING)
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"ibv_poll_cq failed, and the driver gives no reason");
+	if (session->protocol.phase < PHASE_CLOSING)
+		session_fail(session, STATUS_LOCAL_FAILURE,
+			     "ibv_poll_cq failed, and the driver gives no reason");
 	return 0;
 }
 
@@ -1517,21 +1495,21 @@ static inline int poll_completions(struct connection *connection, struct ibv_wc 
  * Handle `count` completions, and more from the queue, up to COMPLETIONS_PER_TURN in all. Post the
  * messages that a completion makes due before the next completion is handled.
  */
-static void take_completions(struct connection *connection, struct ibv_wc *completions, int count)
+static void take_completions(struct session *session, struct ibv_wc *completions, int count)
 {
 	int all = 0;
 
 	while (count > 0) {
-		read_clock(connection);
+		read_clock(session);
 		for (int i = 0; i < count; i++) {
-			handle_completion(connection, &completions[i]);
-			if (connection->stepped)
-				advance(connection);
+			handle_completion(session, &completions[i]);
+			if (session->stepped)
+				advance(session);
 		}
 		all += count;
 		if (count < POLL_SIZE || all >= COMPLETIONS_PER_TURN)
 			break;
-		count = poll_completions(connection, completions);
+		count = poll_completions(session, completions);
 	}
 }
 
@@ -1539,31 +1517,31 @@ static void take_completions(struct connection *connection, struct ibv_wc *compl
  * End the session, because reading the completion channel failed with `error`. The kernel closes
  * the channel of a removed device, and reading it then fails with EIO.
  */
-static void channel_failed(struct connection *connection, int error)
+static void channel_failed(struct session *session, int error)
 {
-	connection->channel_lost = true;
-	connection->ready[0].fd = -1;
+	session->channel_lost = true;
+	session->ready[0].fd = -1;
 	if (error == EIO)
-		connection_fail(connection, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
+		session_fail(session, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
 	else
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"cannot get completion events: %s", strerror(error));
+		session_fail(session, STATUS_LOCAL_FAILURE, "cannot get completion events: %s",
+			     strerror(error));
 }
 
 /*
- * Take one completion event; connection_run() acknowledges all at the end. On failure end the
+ * Take one completion event; session_run() acknowledges all at the end. On failure end the
  * session.
  */
-static void take_event(struct connection *connection)
+static void take_event(struct session *session)
 {
 	struct ibv_cq *cq;
 	void *context;
 
-	if (!ibv_get_cq_event(connection->channel, &cq, &context)) {
-		connection->unacknowledged_events++;
-		connection->armed = false;
+	if (!ibv_get_cq_event(session->setup->channel, &cq, &context)) {
+		session->unacknowledged_events++;
+		session->armed = false;
 	} else if (errno != EAGAIN && errno != EINTR) {
-		channel_failed(connection, errno);
+		channel_failed(session, errno);
 	}
 }
 
@@ -1571,14 +1549,14 @@ static void take_event(struct connection *connection)
  * Request an event for the next completion. The caller must then poll the queue once more, because
  * a completion may have come before. On failure end the session.
  */
-static void arm(struct connection *connection)
+static void arm(struct session *session)
 {
-	int error = verb_error(ibv_req_notify_cq(connection->cq, 0));
+	int error = verb_error(ibv_req_notify_cq(session->setup->cq, 0));
 
-	connection->armed = true;
+	session->armed = true;
 	if (error)
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
-				strerror(error));
+		session_fail(session, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
+			     strerror(error));
 }
 
 /*
@@ -1593,9 +1571,9 @@ static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 	return 1;
 }
 
-static int milliseconds_left(const struct connection *connection)
+static int milliseconds_left(const struct session *session)
 {
-	int64_t left = session_due(connection) - connection->now;
+	int64_t left = session_due(session) - session->now;
 
 	if (left <= 0)
 		return 0;
@@ -1603,26 +1581,26 @@ static int milliseconds_left(const struct connection *connection)
 }
 
 /* Wait at most `milliseconds` for a completion event, a notification, or a helper's result. */
-static void wait_for_descriptors(struct connection *connection, int milliseconds)
+static void wait_for_descriptors(struct session *session, int milliseconds)
 {
-	struct pollfd *ready = connection->ready;
+	struct pollfd *ready = session->ready;
 	nfds_t count = 2;
 	eventfd_t notified;
 
-	if (connection->outgoing.helper)
-		count += await_result(&ready[count], connection->outgoing.helper);
-	if (connection->incoming.helper)
-		count += await_result(&ready[count], connection->incoming.helper);
+	if (session->outgoing.helper)
+		count += await_result(&ready[count], session->outgoing.helper);
+	if (session->incoming.helper)
+		count += await_result(&ready[count], session->incoming.helper);
 	if (poll(ready, count, milliseconds) < 0) {
 		if (errno != EINTR)
-			connection_fail(connection, STATUS_LOCAL_FAILURE,
-					"cannot wait for completion events: %s", strerror(errno));
+			session_fail(session, STATUS_LOCAL_FAILURE,
+				     "cannot wait for completion events: %s", strerror(errno));
 		return;
 	}
 	if (ready[0].revents)
-		take_event(connection);
+		take_event(session);
 	if (ready[1].revents)
-		eventfd_read(connection->wake, &notified);
+		eventfd_read(session->shared->wake, &notified);
 }
 
 /*
@@ -1630,22 +1608,22 @@ static void wait_for_descriptors(struct connection *connection, int milliseconds
  * time to time. Return true if the next turn must look at everything, false if it need only poll
  * the completion queue.
  */
-static bool wait_for_work(struct connection *connection)
+static bool wait_for_work(struct session *session)
 {
-	const struct engine *engine = connection->engine;
+	const struct engine *engine = session->setup->engine;
 	/* more spinning threads than processors would delay each other */
-	bool spins = connection->options->busy_poll &&
-		     connection->protocol.phase != PHASE_CONNECTING &&
-		     atomic_load(&engine->connection_count) <= engine->processors;
+	bool spins = session->setup->options.busy_poll &&
+		     session->protocol.phase != PHASE_CONNECTING &&
+		     atomic_load(&engine->regions.sessions) <= engine->processors;
 
-	if (spins && ++connection->turns % TURNS_PER_LOOK > 0)
-		return helper_busy(connection->outgoing.helper) ||
-		       helper_busy(connection->incoming.helper); /* a helper may have finished */
-	if (!spins && !connection->armed && !connection->channel_lost) {
-		arm(connection);
+	if (spins && ++session->turns % TURNS_PER_LOOK > 0)
+		return helper_busy(session->outgoing.helper) ||
+		       helper_busy(session->incoming.helper); /* a helper may have finished */
+	if (!spins && !session->armed && !session->channel_lost) {
+		arm(session);
 		return false;
 	}
-	wait_for_descriptors(connection, spins ? 0 : milliseconds_left(connection));
+	wait_for_descriptors(session, spins ? 0 : milliseconds_left(session));
 	return true;
 }
 
@@ -1654,27 +1632,26 @@ static bool wait_for_work(struct connection *connection)
  * filled or emptied, and progress is reported by its age alone. An operation that repeats the same
  * bytes, as perftest does, becomes quiet when its first pass is in the ring.
  */
-static bool is_quiet(const struct connection *connection)
+static bool is_quiet(const struct session *session)
 {
-	return transfer_source_ended(&connection->transfer) && !may_empty(connection) &&
-	       !helper_busy(connection->outgoing.helper) &&
-	       !helper_busy(connection->incoming.helper) &&
-	       transfer_reports_by_age(&connection->transfer);
+	return transfer_source_ended(&session->transfer) && !may_empty(session) &&
+	       !helper_busy(session->outgoing.helper) && !helper_busy(session->incoming.helper) &&
+	       transfer_reports_by_age(&session->transfer);
 }
 
 /*
  * Move both rings, check every clock, and post what is due. Return true if a ring has moved. Set
  * quiet_until if nothing is left to do.
  */
-static bool look_at_everything(struct connection *connection)
+static bool look_at_everything(struct session *session)
 {
-	bool moved = fill_ring(connection);
+	bool moved = fill_ring(session);
 
-	moved |= empty_ring(connection);
-	check_clocks(connection); /* after the arrivals, which may extend the deadline */
-	advance(connection);
-	if (!moved && !connection->stepped && is_quiet(connection))
-		connection->quiet_until = session_due(connection);
+	moved |= empty_ring(session);
+	check_clocks(session); /* after the arrivals, which may extend the deadline */
+	advance(session);
+	if (!moved && !session->stepped && is_quiet(session))
+		session->quiet_until = session_due(session);
 	return moved;
 }
 
@@ -1682,55 +1659,70 @@ static bool look_at_everything(struct connection *connection)
  * Run one turn with `count` polled completions: do everything that is due. Return true if more may
  * be left to do: the next turn must then follow without a wait.
  */
-static bool run_turn(struct connection *connection, struct ibv_wc *completions, int count)
+static bool run_turn(struct session *session, struct ibv_wc *completions, int count)
 {
 	if (count > 0)
-		take_completions(connection, completions, count);
+		take_completions(session, completions, count);
 	else
-		read_clock(connection);
-	if (atomic_load(&connection->notifications))
-		handle_notifications(connection);
-	connection->stepped = false;
-	if (connection->now < connection->quiet_until) {
-		advance(connection);
+		read_clock(session);
+	if (atomic_load(&session->shared->notifications))
+		handle_notifications(session);
+	session->stepped = false;
+	if (session->now < session->quiet_until) {
+		advance(session);
 		return false;
 	}
-	connection->quiet_until = INT64_MIN;
-	return look_at_everything(connection);
+	session->quiet_until = INT64_MIN;
+	return look_at_everything(session);
 }
 
-static void run_session(struct connection *connection)
+/*
+ * If the connection failed after it was established, begin to close it. The notification of
+ * ESTABLISHED comes first: only a connected side disconnects.
+ */
+static void begin_closed(struct session *session)
+{
+	const struct failure *failure = &session->setup->failure;
+
+	handle_notifications(session);
+	if (failure->status != STATUS_SUCCESS)
+		session_fail(session, failure->status, "%s", failure->cause);
+}
+
+static void run_session(struct session *session)
 {
 	struct ibv_wc completions[POLL_SIZE];
 	bool look = true; /* look at everything in the next turn: more may be due */
 
-	connection->ready[0] = (struct pollfd){ .fd = connection->channel->fd, .events = POLLIN };
-	connection->ready[1] = (struct pollfd){ .fd = connection->wake, .events = POLLIN };
-	read_clock(connection);
-	begin_wait(connection, connection->now);
-	begin_output(connection);
+	session->ready[0] = (struct pollfd){ .fd = session->setup->channel->fd, .events = POLLIN };
+	session->ready[1] = (struct pollfd){ .fd = session->shared->wake, .events = POLLIN };
+	read_clock(session);
+	begin_wait(session, session->now);
+	begin_closed(session);
+	begin_output(session);
 	/* fill the ring before MSG_MR announces it, as far as that needs no helper */
-	while (fill_ring(connection))
+	while (fill_ring(session))
 		;
-	while (connection->protocol.phase < PHASE_FINISHED) {
-		int count = poll_completions(connection, completions);
+	while (session->protocol.phase < PHASE_FINISHED) {
+		int count = poll_completions(session, completions);
 
-		if (count > 0 || look || connection->stepped ||
-		    atomic_load(&connection->notifications))
-			look = run_turn(connection, completions, count);
+		if (count > 0 || look || session->stepped ||
+		    atomic_load(&session->shared->notifications))
+			look = run_turn(session, completions, count);
 		else
-			look = wait_for_work(connection);
+			look = wait_for_work(session);
 	}
 }
 
-void *connection_run(void *argument)
+void *session_run(void *argument)
 {
-	struct connection *connection = argument;
+	struct session *session = argument;
+	const struct setup *setup = session->setup;
 
-	run_session(connection);
-	connection->helpers_left += !outgoing_release(&connection->outgoing);
-	connection->helpers_left += !incoming_release(&connection->incoming);
-	ibv_ack_cq_events(connection->cq, connection->unacknowledged_events);
-	process_notify_exit(&connection->engine->process, connection);
+	run_session(session);
+	session->helpers_left += !outgoing_release(&session->outgoing);
+	session->helpers_left += !incoming_release(&session->incoming);
+	ibv_ack_cq_events(setup->cq, session->unacknowledged_events);
+	process_notify_exit(&setup->engine->process, setup->id->context);
 	return NULL;
 }

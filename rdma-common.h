@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The module that rdma-client and rdma-server share: a connection with all its state, and the
- * thread that runs its session.
+ * The module that rdma-client and rdma-server share: the state of a connection, and the thread that
+ * runs its session.
  *
  * The main thread owns the connection manager: it creates connections, notifies them of events, and
- * destroys them (rdma-common/connection.h). Each connection has a thread, which polls its
- * completion queue and owns all state of its session while it runs. A helper (rdma-common/helper.h)
- * does the I/O that may block on a disk or a pipe. Sessions need no lock: the main thread reaches a
- * running session only by connection_notify().
+ * destroys them (rdma-common/connection.h). Each session has a thread, which polls its completion
+ * queue and owns all state of the session while it runs. A helper (rdma-common/helper.h) does the
+ * I/O that may block on a disk or a pipe. Sessions need no lock: the main thread reaches a running
+ * session only by connection_notify().
  *
- * Threads: the connection's thread, unless a function names another. "Either thread" is the
- * connection's thread or, while that thread does not run, the main thread.
+ * Threads: the connection's thread, or the main thread while that thread does not run, unless a
+ * function names another.
  */
 #ifndef RDMA_COMMON_H
 #define RDMA_COMMON_H
@@ -52,7 +52,7 @@
 
 /*
  * The state of a program, owned by the main thread. A connection's thread may only read
- * `processors`, `connection_count` and the memory of `payload`, print, and notify `process` of its
+ * `processors`, `regions.sessions` and the memory of `payload`, print, and notify `process` of its
  * end. Helpers share `output_taken`.
  */
 struct engine {
@@ -64,10 +64,8 @@ struct engine {
 	struct payload payload;
 	struct region_account regions;
 	unsigned int processors; /* number of processors that the threads may use */
-	unsigned int sessions;   /* number of connections created so far */
-	int stuck_helpers;       /* abandoned helpers whose call has not returned */
+	unsigned int created;    /* number of connections created so far */
 	TAILQ_HEAD(all_connections, connection) connections;
-	atomic_uint connection_count;
 };
 
 /* ---- Connections ---- */
@@ -84,23 +82,15 @@ struct figures {
 	struct latency *latency; /* counts of latencies; NULL: not measured */
 };
 
-/*
- * The counters of the port, read at the start of the session, at its end (just before this side's
- * MSG_VERDICT, if it sends one), and at the start of the current --interval.
- */
-struct counting {
-	struct counters before, after, interval;
-};
-
 /* Notifications from the main thread to a connection's thread. Bits of a set. */
 enum notification {
 	NOTIFY_ESTABLISHED = 1 << 0,
-	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* reason in connection->establishment */
-	NOTIFY_NOT_ACCEPTED = 1 << 2,    /* reason in connection->setup_error */
+	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* reason in shared->establishment */
+	NOTIFY_NOT_ACCEPTED = 1 << 2,    /* reason in shared->setup_error */
 	NOTIFY_REJECTED = 1 << 3,
 	NOTIFY_DISCONNECTED = 1 << 4,
 	NOTIFY_DEVICE_REMOVED = 1 << 5,
-	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in connection->device_event */
+	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in shared->device_event */
 	NOTIFY_INTERRUPTED = 1 << 7,
 	NOTIFY_ABANDONED = 1 << 8, /* the main thread can receive no more events */
 };
@@ -111,73 +101,62 @@ enum notification {
  */
 #define CAUSES 5
 
-struct connection {
-	/*
-	 * 1. Set by the main thread before the connection's thread starts. While that thread runs,
-	 * it may read these fields, and no thread changes them.
-	 */
+/*
+ * The setup of a connection. The main thread fills it in before the connection's thread starts;
+ * that thread has a pointer to const. No thread changes it while the session runs.
+ */
+struct setup {
 	struct engine *engine;
-	const struct options *options; /* options of this session */
-	struct options own_options;
-	struct rdma_cm_id *id;
-	unsigned int number; /* number of this connection in the program, from 1 */
+	struct options options; /* options of this session */
+	struct rdma_cm_id *id;  /* its context is the struct connection */
+	unsigned int number;    /* number of this connection in the program, from 1 */
 	struct endpoint peer;
 	struct log log;
-	struct ibv_pd *pd;
+	struct region_owner owner; /* also has the protection domain */
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct region control; /* memory of messages: receive slots, then send slots */
+	unsigned int receives; /* number of receives posted into the control region */
 	struct region outgoing_ring;
 	struct region incoming_ring;
-	bool one_way; /* only the client operates (--one-way) */
-	struct limits limits;
-	struct agreement agreement;
-	enum refusal setup_refusal; /* server: reason to send to the client if the setup fails */
-	int tos;                    /* type of service in use; -1: unknown */
-	struct payload payload;     /* the outgoing payload */
-	struct counting *counting;  /* counters of the port; NULL: not needed, or no memory */
-	pthread_t thread;
-	/*
-	 * Only the main thread reads and changes these fields, even while the connection's thread
-	 * runs:
-	 */
-	bool resolved; /* client: address and route are resolved */
-	int answer;    /* client: status of a rejection, or negative errno of rdma_connect(3) */
-	bool rejected; /* client: the server rejected the connection */
-	struct peer_hello rejection; /* valid if `rejected` */
-	struct failure outcome;      /* how the session ended; valid after connection_join() */
-	bool running;                /* the thread was started and is not joined yet */
-	bool device_removed;         /* RDMA_CM_EVENT_DEVICE_REMOVAL was reported */
-	bool withdrawn;              /* the peer's withdrawal caused setup_error */
-	TAILQ_ENTRY(connection) link;
+	struct terms terms;
+	int tos;                /* type of service in use; -1: unknown */
+	struct payload payload; /* the outgoing payload */
+	struct counters before; /* counters of the port at the start, if they are needed */
+	struct failure failure; /* why the connection failed before its thread started */
+};
 
-	/*
-	 * 2. Shared by both threads. The main thread writes the data of a notification once, before
-	 * it sets the notification's bit. The atomic operations on `notifications` are sequentially
-	 * consistent, so a thread that sees the bit also sees the data.
-	 */
+/*
+ * Data that the main thread passes to a connection's thread while it runs. The main thread writes
+ * the data of a notification once, before it sets the notification's bit. The atomic operations on
+ * `notifications` are sequentially consistent, so a thread that sees the bit also sees the data.
+ */
+struct shared {
 	atomic_uint notifications; /* enum notification, or-ed */
 	int wake;                  /* eventfd(2): notifications are waiting */
-	struct cm_failure {
-		enum rdma_cm_event_type type;
-		int status, library_error;
-	} establishment;
+	struct cm_failure establishment;
 	int setup_error; /* errno of a failed setup call; 0: none failed */
 	struct device_event device_event;
+};
 
-	/*
-	 * 3. Owned by the connection's thread while it runs; before and afterwards by the main
-	 * thread:
-	 */
+/*
+ * The state of a session, owned by its thread. The main thread touches it only before it starts the
+ * thread and after it has joined it.
+ */
+struct session {
+	const struct setup *setup;
+	struct shared *shared;
 	struct protocol protocol;
 	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
 	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
 	struct transfer transfer;
 	struct figures figures;
-	char causes[CAUSES][CAUSE_SIZE]; /* texts for `protocol`: number n is at index n - 1 */
-	struct message peer_region;      /* the peer's MSG_MR */
-	uint64_t peer_digest;            /* from the peer's MSG_DONE */
-	struct message peer_verdict;     /* the peer's MSG_VERDICT; its figures are not verified */
+	struct counters after; /* the port's counters at the end, before this side's verdict */
+	struct counters interval_counters; /* the same at the start of the current --interval */
+	char causes[CAUSES][CAUSE_SIZE];   /* texts for `protocol`: number n is at index n - 1 */
+	struct message peer_region;        /* the peer's MSG_MR */
+	uint64_t peer_digest;              /* from the peer's MSG_DONE */
+	struct message peer_verdict; /* the peer's MSG_VERDICT; its figures are not verified */
 	int64_t verdict_time; /* when the peer's MSG_VERDICT arrived, in nanoseconds; 0: not yet */
 	struct outgoing outgoing;
 	struct incoming incoming;
@@ -219,62 +198,40 @@ struct connection {
 
 /*
  * Post a receive into each receive slot of the control region, which must be registered. Main
- * thread, before the connection's thread starts.
+ * thread.
  */
-enum status post_receives(struct connection *connection, struct failure *failure);
+enum status post_receives(struct setup *setup, struct failure *failure);
 
 /* ---- The session ---- */
 
 /*
- * Run the session of the connection `argument` to its end, then notify the main thread by
- * process_notify_exit(). Return NULL. Start routine of the connection's thread.
+ * Run the session `argument` to its end, then notify the main thread by process_notify_exit().
+ * Return NULL. Start routine of the connection's thread.
  */
-void *connection_run(void *argument);
+void *session_run(void *argument);
 
-/* Handle all pending notifications. Either thread. */
-void handle_notifications(struct connection *connection);
+/* Read the counters of the connection's port. Any thread. */
+void read_counters(const struct setup *setup, struct counters *counters);
 
-/*
- * Handle a deadline that has passed (EVENT_DEADLINE). If the session ends because of --timeout,
- * record that as the cause. Either thread.
- */
-void connection_expire(struct connection *connection);
+/* Describe in `failure` that --timeout has expired. Any thread. */
+enum status timeout_expired(const struct options *options, struct failure *failure);
 
-/*
- * End the session with this status, for this reason, unless an earlier reason counts. Return
- * `status`. Either thread.
- */
-enum status connection_fail(struct connection *connection, enum status status, const char *format,
-			    ...) __attribute__((format(printf, 3, 4)));
+/* Describe in `failure` an event of the device, not over iWARP. Any thread. */
+enum status device_failed(const struct device_event *event, struct failure *failure);
 
-/*
- * Allocate and read the counters of the connection's port; if memory runs out, count nothing. Main
- * thread.
- */
-void connection_begin_counting(struct connection *connection);
-
-/* Read the counters again, unless that was done or the first read found none. Either thread. */
-void connection_end_counting(struct connection *connection);
-
-/*
- * Return the growth of each counter during the session; `any` is false if nothing was counted.
- * Either thread.
- */
-struct counters connection_growth(const struct connection *connection);
-
-/* Return the number of outstanding work requests in the send queue. Either thread. */
-uint64_t outstanding_sends(const struct connection *connection);
+/* Return the number of outstanding work requests in the send queue. */
+uint64_t outstanding_sends(const struct session *session);
 
 /*
  * Return true if this side's whole operation has completed without a failure, and the peer knows
- * the end of this side's payload (transfer_source_done()). Either thread.
+ * the end of this side's payload (transfer_source_done()).
  */
-bool operation_completed(const struct connection *connection);
+bool operation_completed(const struct session *session);
 
-/*
- * Return the rate of this side's operation in bit/s; 0: not measured. The connection's thread must
- * have ended.
- */
-double operation_rate(const struct connection *connection);
+/* Return how the session ended. Main thread, after it has joined the connection's thread. */
+struct failure session_result(const struct session *session);
+
+/* Return the rate of this side's operation in bit/s; 0: not measured. */
+double operation_rate(const struct session *session);
 
 #endif

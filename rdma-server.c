@@ -274,8 +274,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 	    connection_start(connection) != STATUS_SUCCESS)
 		return false;
 	parameters = connection_parameters(connection, hello);
-	print_trace(&connection->log, "rdma_accept");
-	if (rdma_accept(connection->id, &parameters))
+	print_trace(&connection->setup.log, "rdma_accept");
+	if (rdma_accept(connection->setup.id, &parameters))
 		connection_not_accepted(connection, errno);
 	return true;
 }
@@ -287,8 +287,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {
 	const struct options *options = server->engine.options;
-	unsigned int count = atomic_load(&server->engine.connection_count);
-	int stuck_helpers = server->engine.stuck_helpers;
+	unsigned int count = atomic_load(&server->engine.regions.sessions);
+	int stuck_helpers = server->engine.regions.stuck_helpers;
 	unsigned int most = options->one_off ? 1 : options->maximum_sessions;
 
 	if (server->stopping || count > most) /* `count` includes this connection */
@@ -387,8 +387,8 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 				       rdma_get_peer_addr(event->id));
 	if (!connection)
 		return;
-	print_status(&connection->log, "received connection request.");
-	refusal = hello_refusal(&options, connection->payload.length, &client);
+	print_status(&connection->setup.log, "received connection request.");
+	refusal = hello_refusal(&options, connection->setup.payload.length, &client);
 	if (refusal == REFUSAL_NONE &&
 	    (over_session_limit(server, connection) || !accept_client(connection, event, &client)))
 		refusal = connection->setup_refusal;

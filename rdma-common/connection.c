@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +23,35 @@
 
 /* ---- Creating and destroying ---- */
 
+static void setup_init(struct setup *setup, struct engine *engine, struct rdma_cm_id *id,
+		       const struct options *options)
+{
+	bool alone = atomic_load(&engine->regions.sessions) == 0 && options->connections <= 1;
+
+	setup->engine = engine;
+	setup->options = *options;
+	setup->id = id;
+	setup->number = engine->created;
+	setup->tos = -1;
+	/* a server sends a pattern in a --check, whatever its own payload is */
+	setup->payload = options->check ? payload_pattern(options->pattern_size) : engine->payload;
+	setup->terms.options = &setup->options;
+	setup->terms.outgoing_length = setup->payload.length;
+	setup->log = engine->log;
+	setup->log.options = &setup->options; /* sessions of --check print less */
+	if (!alone)
+		snprintf(setup->log.prefix, sizeof(setup->log.prefix), "[%u] ", setup->number);
+	setup->owner = (struct region_owner){ .account = &engine->regions,
+					      .terms = &setup->terms,
+					      .log = &setup->log };
+}
+
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
-	bool alone = atomic_load(&engine->connection_count) == 0 && options->connections <= 1;
 
-	engine->sessions++;
+	engine->created++;
 	if (!connection) {
 		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 			     "cannot allocate memory for another connection: %s", strerror(errno));
@@ -37,98 +60,70 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 		rdma_destroy_id(id);
 		return NULL;
 	}
-	connection->engine = engine;
-	connection->own_options = *options;
-	connection->options = &connection->own_options;
-	connection->id = id;
-	connection->tos = -1;
-	connection->wake = -1;
-	connection->armed = true;
-	/* a server sends a pattern in a --check, whatever its own payload is */
-	connection->payload =
-		options->check ? payload_pattern(options->pattern_size) : engine->payload;
+	setup_init(&connection->setup, engine, id, options);
+	connection->setup.peer = endpoint_of(peer);
+	connection->shared.wake = -1;
 	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a better reason */
-	connection->number = engine->sessions;
-	connection->log = engine->log;
-	connection->log.options = connection->options; /* sessions of --check print less */
-	if (!alone)
-		snprintf(connection->log.prefix, sizeof(connection->log.prefix), "[%u] ",
-			 connection->number);
 	id->context = connection;
-	connection->peer = endpoint_of(peer);
-	connection->protocol = protocol_start(options->role, options->operation);
-	connection->operation_time = INT64_MAX;
-	connection->source_time = INT64_MAX;
-	connection->interval_time = INT64_MAX;
 	TAILQ_INSERT_TAIL(&engine->connections, connection, link);
-	atomic_fetch_add(&engine->connection_count, 1);
+	atomic_fetch_add(&engine->regions.sessions, 1);
 	connection_extend_deadline(connection);
 	return connection;
 }
 
-static struct region_owner region_owner(const struct connection *connection)
+/* Free a session whose thread does not run. */
+static void session_destroy(struct session *session)
 {
-	struct engine *engine = connection->engine;
-
-	return (struct region_owner){
-		.account = &engine->regions,
-		.sessions = atomic_load(&engine->connection_count),
-		.stuck_helpers = engine->stuck_helpers,
-		.options = connection->options,
-		.limits = &connection->limits,
-		.log = &connection->log,
-		.pd = connection->pd,
-		.one_way = connection->one_way,
-	};
+	outgoing_free(&session->outgoing);
+	incoming_free(&session->incoming);
+	free(session->figures.latency);
+	free(session->batch);
+	free(session);
 }
 
 void connection_destroy(struct connection *connection)
 {
-	const struct region_owner owner = region_owner(connection);
-	struct console *console = connection->log.console;
+	struct setup *setup = &connection->setup;
+	struct console *console = setup->log.console;
 	bool stranded; /* the completion queue remains, and may still refer to this connection */
 	int error;
 
-	/* a connection whose thread never started still has its helper, which is idle */
-	if (!outgoing_release(&connection->outgoing))
-		connection->engine->stuck_helpers++;
-	TAILQ_REMOVE(&connection->engine->connections, connection, link);
-	atomic_fetch_sub(&connection->engine->connection_count, 1);
-	if (connection->id->qp)
-		rdma_destroy_qp(connection->id);
-	error = connection->cq ? verb_error(ibv_destroy_cq(connection->cq)) : 0;
+	/* a session whose thread never started still has its helper, which is idle */
+	if (connection->session && !outgoing_release(&connection->session->outgoing))
+		setup->engine->regions.stuck_helpers++;
+	TAILQ_REMOVE(&setup->engine->connections, connection, link);
+	atomic_fetch_sub(&setup->engine->regions.sessions, 1);
+	if (setup->id->qp)
+		rdma_destroy_qp(setup->id);
+	error = setup->cq ? verb_error(ibv_destroy_cq(setup->cq)) : 0;
 	stranded = error;
 	if (error)
 		print_warning(console, "cannot destroy a completion queue: %s", strerror(error));
-	error = connection->channel && !stranded
-			? verb_error(ibv_destroy_comp_channel(connection->channel))
-			: 0;
+	error = setup->channel && !stranded ? verb_error(ibv_destroy_comp_channel(setup->channel))
+					    : 0;
 	if (error)
 		print_warning(console, "cannot destroy a completion channel: %s", strerror(error));
-	region_destroy(&owner, &connection->incoming_ring);
-	region_destroy(&owner, &connection->outgoing_ring);
-	region_destroy(&owner, &connection->control);
-	error = connection->pd ? verb_error(ibv_dealloc_pd(connection->pd)) : 0;
+	region_destroy(&setup->owner, &setup->incoming_ring);
+	region_destroy(&setup->owner, &setup->outgoing_ring);
+	region_destroy(&setup->owner, &setup->control);
+	error = setup->owner.pd ? verb_error(ibv_dealloc_pd(setup->owner.pd)) : 0;
 	if (error)
 		print_warning(console, "cannot free a protection domain: %s", strerror(error));
-	connection->id->context = NULL; /* if the id remains, its late events are ignored */
-	if (rdma_destroy_id(connection->id))
+	setup->id->context = NULL; /* if the id remains, its late events are ignored */
+	if (rdma_destroy_id(setup->id))
 		print_warning(console, "cannot destroy a connection identifier: %s",
 			      strerror(errno));
-	if (connection->wake >= 0)
-		close(connection->wake);
-	outgoing_free(&connection->outgoing);
-	incoming_free(&connection->incoming);
-	free(connection->figures.latency);
-	free(connection->batch);
-	free(connection->counting);
+	if (connection->shared.wake >= 0)
+		close(connection->shared.wake);
+	if (connection->session)
+		session_destroy(connection->session);
 	if (!stranded)
 		free(connection);
 }
 
 enum status connection_set_tos(struct connection *connection)
 {
-	if (!set_type_of_service(connection->id, connection->options))
+	if (!set_type_of_service(connection->setup.id, &connection->setup.options))
 		return STATUS_SUCCESS;
 	return connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot set --tos: %s",
 			       strerror(errno));
@@ -138,19 +133,20 @@ enum status connection_set_tos(struct connection *connection)
 
 static enum status create_channels(struct connection *connection, struct failure *failure)
 {
-	struct ibv_context *verbs = connection->id->verbs;
+	struct setup *setup = &connection->setup;
+	struct ibv_context *verbs = setup->id->verbs;
 
-	connection->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (connection->wake < 0)
+	connection->shared.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (connection->shared.wake < 0)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot open a descriptor for the session: %s (see 'ulimit -n')",
 				   strerror(errno));
-	connection->channel = ibv_create_comp_channel(verbs);
-	if (!connection->channel)
+	setup->channel = ibv_create_comp_channel(verbs);
+	if (!setup->channel)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "ibv_create_comp_channel failed: %s", strerror(errno));
-	if (make_nonblocking(connection->channel->fd) ||
-	    process_watch_device(&connection->engine->process, verbs))
+	if (make_nonblocking(setup->channel->fd) ||
+	    process_watch_device(&setup->engine->process, verbs))
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot wait for events of RDMA device %s: %s",
 				   ibv_get_device_name(verbs->device), strerror(errno));
@@ -159,54 +155,55 @@ static enum status create_channels(struct connection *connection, struct failure
 
 static enum status create_queues(struct connection *connection, struct failure *failure)
 {
-	struct ibv_context *verbs = connection->id->verbs;
-	unsigned int depth = connection->limits.depth;
+	struct setup *setup = &connection->setup;
+	struct ibv_context *verbs = setup->id->verbs;
+	unsigned int depth = setup->terms.limits.depth;
 	int completions = (int)depth + MESSAGE_REQUESTS + RECEIVES;
 	enum status status = create_channels(connection, failure);
 	int error;
 
 	if (status != STATUS_SUCCESS)
 		return status;
-	connection->pd = ibv_alloc_pd(verbs);
-	if (!connection->pd)
+	setup->owner.pd = ibv_alloc_pd(verbs);
+	if (!setup->owner.pd)
 		return creation_failed(failure, "ibv_alloc_pd", false);
 	errno = 0;
-	connection->cq = ibv_create_cq(verbs, completions, connection, connection->channel, 0);
-	if (!connection->cq && errno)
+	setup->cq = ibv_create_cq(verbs, completions, connection, setup->channel, 0);
+	if (!setup->cq && errno)
 		return creation_failed(failure, "ibv_create_cq", true);
-	if (!connection->cq)
+	if (!setup->cq)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "ibv_create_cq failed, and the driver gives no reason; perhaps "
 				   "it has no more completion queues for this process: try fewer "
 				   "sessions at a time");
-	error = verb_error(ibv_req_notify_cq(connection->cq, 0));
+	error = verb_error(ibv_req_notify_cq(setup->cq, 0));
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
 				   strerror(error));
-	if (create_queue_pair(connection->id, connection->pd, connection->cq, connection,
-			      &connection->limits)) {
-		connection->setup_error = errno;
+	if (create_queue_pair(setup->id, setup->owner.pd, setup->cq, connection,
+			      &setup->terms.limits)) {
+		connection->shared.setup_error = errno;
 		return creation_failed(failure, "rdma_create_qp", true);
 	}
-	if (connection->limits.depth < depth)
-		print_trace(&connection->log,
+	if (setup->terms.limits.depth < depth)
+		print_trace(&setup->log,
 			    "the device accepts no queue pair of depth %u: using depth %u", depth,
-			    connection->limits.depth);
-	print_trace(&connection->log, "rdma_create_qp: queue pair 0x%" PRIx32 ", %u bytes inline",
-		    connection->id->qp->qp_num, connection->limits.inline_size);
+			    setup->terms.limits.depth);
+	print_trace(&setup->log, "rdma_create_qp: queue pair 0x%" PRIx32 ", %u bytes inline",
+		    setup->id->qp->qp_num, setup->terms.limits.inline_size);
 	return STATUS_SUCCESS;
 }
 
 static enum status create_messages(struct connection *connection, struct failure *failure)
 {
-	const struct region_owner owner = region_owner(connection);
-	enum status status = register_control(&owner, &connection->control, failure);
+	enum status status =
+		register_control(&connection->setup.owner, &connection->setup.control, failure);
 
 	if (status != STATUS_SUCCESS) {
 		connection->setup_refusal = REFUSAL_MEMORY;
 		return status;
 	}
-	return post_receives(connection, failure);
+	return post_receives(&connection->setup, failure);
 }
 
 /* Return true if this side reports the counters of its port. */
@@ -218,17 +215,18 @@ static bool reports_counters(const struct options *options)
 
 enum status connection_prepare(struct connection *connection, bool one_way)
 {
-	const struct options *options = connection->options;
-	struct limits *limits = &connection->limits;
-	struct rdma_cm_id *id = connection->id;
+	struct setup *setup = &connection->setup;
+	const struct options *options = &setup->options;
+	struct limits *limits = &setup->terms.limits;
+	struct rdma_cm_id *id = setup->id;
 	struct failure failure;
 	enum status status = query_limits(id, options, one_way, limits, &failure);
 
-	connection->one_way = one_way;
+	setup->terms.one_way = one_way;
 	if (reports_counters(options))
-		connection_begin_counting(connection);
+		read_counters(setup, &setup->before);
 	if (status == STATUS_SUCCESS) {
-		print_trace(&connection->log, "device %s port %u: max_msg_sz %" PRIu32,
+		print_trace(&setup->log, "device %s port %u: max_msg_sz %" PRIu32,
 			    ibv_get_device_name(id->verbs->device), id->port_num,
 			    limits->maximum_message);
 		status = create_queues(connection, &failure);
@@ -242,13 +240,36 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 /* ---- Negotiating ---- */
 
+/* Create the session, which the connection's thread will own. */
+static enum status create_session(struct connection *connection, struct failure *failure)
+{
+	const struct setup *setup = &connection->setup;
+	struct session *session = calloc(1, sizeof(*session));
+
+	if (!session) {
+		connection->setup_refusal = REFUSAL_MEMORY;
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot allocate memory for the session: %s", strerror(errno));
+	}
+	session->setup = setup;
+	session->shared = &connection->shared;
+	session->protocol = protocol_start(setup->options.role, setup->options.operation);
+	session->operation_time = INT64_MAX;
+	session->source_time = INT64_MAX;
+	session->interval_time = INT64_MAX;
+	session->armed = true;
+	session->outstanding_receives = setup->receives;
+	connection->session = session;
+	return STATUS_SUCCESS;
+}
+
 /* Allocate the latency counts if they are reported. At a depth above 1 they would mean nothing. */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
-	const struct options *options = connection->options;
-	struct latency **latency = &connection->figures.latency;
+	const struct options *options = &connection->setup.options;
+	struct latency **latency = &connection->session->figures.latency;
 
-	if (connection->limits.depth > 1 || !(prints_figures(options) || options->json))
+	if (connection->setup.terms.limits.depth > 1 || !(prints_figures(options) || options->json))
 		return STATUS_SUCCESS;
 	*latency = calloc(1, sizeof(**latency));
 	if (!*latency)
@@ -260,20 +281,21 @@ static enum status create_latency(struct connection *connection, struct failure 
 /* Return the plan of both streams, without the rings: these are registered later. */
 static struct transfer_plan plan_transfer(const struct connection *connection)
 {
-	const struct options *options = connection->options;
-	const struct agreement *agreement = &connection->agreement;
+	const struct setup *setup = &connection->setup;
+	const struct options *options = &setup->options;
+	const struct agreement *agreement = &setup->terms.agreement;
 	bool writes = options->operation == OPERATION_WRITE;
 	struct transfer_plan plan = {
 		.writes = writes,
-		.completes_early = connection->limits.iwarp,
-		.depth = connection->limits.depth,
-		.request_size = connection->limits.request_size,
+		.completes_early = setup->terms.limits.iwarp,
+		.depth = setup->terms.limits.depth,
+		.request_size = setup->terms.limits.request_size,
 		.credits = agreement->verifying ? TRANSFER_CREDITS : 0,
 		.answer = TRANSFER_ANSWER,
 		.share = TRANSFER_SHARE,
 		.outgoing = { .present = sends_payload(options->role, options->operation,
-						       connection->one_way),
-			      .length = connection->payload.length },
+						       setup->terms.one_way),
+			      .length = setup->payload.length },
 		.incoming = { .present = agreement->incoming_length > 0,
 			      .length = agreement->incoming_length },
 	};
@@ -288,31 +310,34 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 /* Initialize protocol and transfer, after the agreement and the registration of the rings. */
 static void plan_session(struct connection *connection, const struct transfer_plan *plan)
 {
-	const struct options *options = connection->options;
+	const struct setup *setup = &connection->setup;
+	const struct options *options = &setup->options;
 
-	connection->protocol.operates = options->role == ROLE_CLIENT || !connection->one_way;
-	connection->protocol.verifying = connection->agreement.verifying;
-	transfer_init(&connection->transfer, plan);
+	connection->session->protocol.operates =
+		options->role == ROLE_CLIENT || !setup->terms.one_way;
+	connection->session->protocol.verifying = setup->terms.agreement.verifying;
+	transfer_init(&connection->session->transfer, plan);
 }
 
 /* Return true if this side stores its incoming payload. */
 static bool stores(const struct connection *connection)
 {
-	const struct agreement *agreement = &connection->agreement;
+	const struct agreement *agreement = &connection->setup.terms.agreement;
 
-	return connection->options->output && agreement->incoming_length > 0;
+	return connection->setup.options.output && agreement->incoming_length > 0;
 }
 
 static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
-	const struct options *options = connection->options;
-	const struct agreement *agreement = &connection->agreement;
-	const struct region *outgoing = &connection->outgoing_ring;
+	struct setup *setup = &connection->setup;
+	const struct options *options = &setup->options;
+	const struct agreement *agreement = &setup->terms.agreement;
+	const struct region *outgoing = &setup->outgoing_ring;
 
-	connection->incoming = (struct incoming){
-		.ring = connection->incoming_ring.memory,
-		.ring_size = connection->incoming_ring.size,
-		.output_taken = &connection->engine->output_taken,
+	connection->session->incoming = (struct incoming){
+		.ring = setup->incoming_ring.memory,
+		.ring_size = setup->incoming_ring.size,
+		.output_taken = &setup->engine->output_taken,
 		.output = stores(connection) ? options->output : NULL,
 		.limit = options->maximum_payload,
 		.verification = { .is_pattern = agreement->peer.flags & HELLO_PATTERN,
@@ -320,21 +345,21 @@ static enum status open_payloads(struct connection *connection, struct failure *
 	};
 	if (!outgoing->mr) /* this side sends no payload */
 		return STATUS_SUCCESS;
-	return outgoing_open(&connection->outgoing, &connection->payload, outgoing->memory,
-			     outgoing->size, &connection->engine->process, failure);
+	return outgoing_open(&connection->session->outgoing, &setup->payload, outgoing->memory,
+			     outgoing->size, &setup->engine->process, failure);
 }
 
 static enum status allocate(struct connection *connection, struct transfer_plan *plan,
 			    struct failure *failure)
 {
-	const struct region_owner owner = region_owner(connection);
+	struct setup *setup = &connection->setup;
+	const struct region_owner *owner = &setup->owner;
 	enum status status;
 
 	*plan = plan_transfer(connection);
-	status = register_outgoing(&owner, &connection->outgoing_ring, &plan->outgoing, failure);
+	status = register_outgoing(owner, &setup->outgoing_ring, &plan->outgoing, failure);
 	if (status == STATUS_SUCCESS)
-		status = register_incoming(&owner, &connection->incoming_ring, &plan->incoming,
-					   failure);
+		status = register_incoming(owner, &setup->incoming_ring, &plan->incoming, failure);
 	if (status == STATUS_SUCCESS)
 		status = create_latency(connection, failure);
 	if (status != STATUS_SUCCESS)
@@ -344,26 +369,26 @@ static enum status allocate(struct connection *connection, struct transfer_plan 
 
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
 {
-	const struct options *options = connection->options;
+	struct setup *setup = &connection->setup;
+	const struct options *options = &setup->options;
 	struct transfer_plan plan;
 	struct failure failure;
-	enum status status =
-		negotiate(options, event, connection->one_way, connection->payload.length,
-			  &connection->limits, &connection->agreement, &failure);
+	enum status status = create_session(connection, &failure);
 
-	connection->tos = type_of_service(connection->id);
-	if (connection->tos >= 0)
-		print_trace(&connection->log, "type of service %d", connection->tos);
+	if (status == STATUS_SUCCESS)
+		status = negotiate(&setup->terms, event, &failure);
+	setup->tos = type_of_service(setup->id);
+	if (setup->tos >= 0)
+		print_trace(&setup->log, "type of service %d", setup->tos);
 	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
-		print_trace(&connection->log, "at most %u READs outstanding",
-			    connection->limits.depth);
+		print_trace(&setup->log, "at most %u READs outstanding", setup->terms.limits.depth);
 	if (status == STATUS_SUCCESS)
 		status = allocate(connection, &plan, &failure);
 	if (status == STATUS_SUCCESS)
 		status = open_payloads(connection, &failure);
-	if (status == STATUS_SUCCESS && connection->agreement.peer.flags & HELLO_COUNTS &&
-	    !reports_counters(connection->options))
-		connection_begin_counting(connection);
+	if (status == STATUS_SUCCESS && setup->terms.agreement.peer.flags & HELLO_COUNTS &&
+	    !reports_counters(options))
+		read_counters(setup, &setup->before);
 	if (status == STATUS_SUCCESS)
 		plan_session(connection, &plan);
 	else
@@ -373,11 +398,12 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 
 static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
-	const struct options *options = connection->options;
-	const struct payload *payload = &connection->payload;
+	const struct setup *setup = &connection->setup;
+	const struct options *options = &setup->options;
+	const struct payload *payload = &setup->payload;
 	unsigned int flags = 0;
 
-	if (connection->one_way)
+	if (setup->terms.one_way)
 		flags |= HELLO_ONE_WAY;
 	if (payload->is_pattern)
 		flags |= HELLO_PATTERN;
@@ -391,9 +417,10 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE])
 {
-	const struct options *options = connection->options;
-	const struct payload *payload = &connection->payload;
-	bool sends = sends_payload(options->role, options->operation, connection->one_way);
+	const struct setup *setup = &connection->setup;
+	const struct options *options = &setup->options;
+	const struct payload *payload = &setup->payload;
+	bool sends = sends_payload(options->role, options->operation, setup->terms.one_way);
 	struct hello hello = {
 		.version = HELLO_VERSION,
 		.operation = (uint8_t)options->operation,
@@ -401,32 +428,88 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.length = sends && payload->length != LENGTH_UNKNOWN ? payload->length : 0,
 		.passes = operation_passes(options),
 		.seconds = options->duration_seconds,
-		.mtu = (uint8_t)connection->limits.mtu,
+		.mtu = (uint8_t)setup->terms.limits.mtu,
 		.wanted = options->wanted,
 		.wanted_seconds = options->wanted_seconds,
 	};
 
 	snprintf(hello.device, sizeof(hello.device), "%s",
-		 ibv_get_device_name(connection->id->verbs->device));
-	return connect_parameters(&connection->limits, &hello, wire);
+		 ibv_get_device_name(setup->id->verbs->device));
+	return connect_parameters(&setup->terms.limits, &hello, wire);
 }
 
 /* ---- Starting, or rejecting ---- */
 
-/* Notify the connection's thread. If it does not run, handle the notifications in this thread. */
-static void connection_notify(struct connection *connection, enum notification notifications)
+enum status connection_fail(struct connection *connection, enum status status, const char *format,
+			    ...)
 {
-	atomic_fetch_or(&connection->notifications, notifications);
-	if (connection->running)
-		eventfd_write(connection->wake, 1);
-	else if (connection->protocol.phase < PHASE_FINISHED) /* FINISHED: keep the result */
-		handle_notifications(connection);
+	struct failure *failure = &connection->setup.failure;
+	va_list arguments;
+
+	if (connection_is_over(connection)) /* the first reason counts */
+		return status;
+	failure->status = status;
+	va_start(arguments, format);
+	vsnprintf(failure->cause, sizeof(failure->cause), format, arguments);
+	va_end(arguments);
+	return status;
+}
+
+/* Describe in `failure` how a notification ends a connection that has no thread. */
+static void explain_end(const struct shared *shared, enum notification notification,
+			struct failure *failure)
+{
+	enum status status = STATUS_PEER_LOST;
+
+	switch (notification) {
+	case NOTIFY_NOT_ESTABLISHED:
+		not_established(&shared->establishment, failure);
+		return;
+	case NOTIFY_DEVICE_EVENT:
+		device_failed(&shared->device_event, failure);
+		return;
+	case NOTIFY_DEVICE_REMOVED:
+		failure_set(failure, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
+		return;
+	case NOTIFY_INTERRUPTED:
+		status = STATUS_INTERRUPTED;
+		break;
+	case NOTIFY_ABANDONED:
+		status = STATUS_LOCAL_FAILURE;
+		break;
+	default: /* the peer has rejected or disconnected */
+		break;
+	}
+	failure_set(failure, status, "%s", status_describe(status));
+}
+
+/*
+ * Pass the notification to the connection's thread, also before it starts if the connection is
+ * established. Any other notification ends a connection that has no thread.
+ */
+static void connection_notify(struct connection *connection, enum notification notification)
+{
+	struct failure failure;
+
+	if (connection->running || notification == NOTIFY_ESTABLISHED) {
+		atomic_fetch_or(&connection->shared.notifications, notification);
+		eventfd_write(connection->shared.wake, 1);
+		return;
+	}
+	/* over iWARP the event that gives the reason follows an event of the device */
+	if (notification == NOTIFY_DEVICE_EVENT && connection->setup.terms.limits.iwarp)
+		return;
+	explain_end(&connection->shared, notification, &failure);
+	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 
 enum status connection_start(struct connection *connection)
 {
-	int error = start_thread(&connection->thread, connection_run, connection);
+	int error;
 
+	if (!connection->session) /* no memory for it */
+		return connection->setup.failure.status;
+	error = start_thread(&connection->thread, session_run, connection->session);
 	connection->running = !error;
 	if (error)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE,
@@ -441,15 +524,18 @@ enum status connection_start(struct connection *connection)
  */
 static void reject(struct connection *connection, enum refusal refusal)
 {
-	if (!reject_request(connection->id, connection->options, refusal))
+	struct setup *setup = &connection->setup;
+
+	if (!reject_request(setup->id, &setup->options, refusal))
 		return;
-	print_trace(&connection->log, "rdma_reject: %s", strerror(errno));
-	connection->withdrawn = means_withdrawn(connection->setup_error, connection->limits.iwarp);
+	print_trace(&setup->log, "rdma_reject: %s", strerror(errno));
+	connection->withdrawn =
+		means_withdrawn(connection->shared.setup_error, setup->terms.limits.iwarp);
 }
 
 static void setup_failed(struct connection *connection, int error)
 {
-	connection->setup_error = error;
+	connection->shared.setup_error = error;
 	reject(connection, connection->setup_refusal);
 }
 
@@ -471,17 +557,27 @@ void connection_reject(struct connection *connection, enum refusal refusal)
 
 void connection_extend_deadline(struct connection *connection)
 {
-	connection->deadline = now_milliseconds() + timeout_milliseconds(connection->options);
+	connection->deadline =
+		now_milliseconds() + timeout_milliseconds(&connection->setup.options);
+}
+
+void connection_expire(struct connection *connection)
+{
+	struct failure failure;
+
+	timeout_expired(&connection->setup.options, &failure);
+	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 
 bool connection_is_over(const struct connection *connection)
 {
-	return connection->protocol.phase >= PHASE_CLOSING;
+	return connection->ended || connection->setup.failure.status != STATUS_SUCCESS;
 }
 
 void connection_cm_event(struct connection *connection, const struct cm_event *event)
 {
-	print_trace(&connection->log, "%s, status %d", rdma_event_str(event->type), event->status);
+	print_trace(&connection->setup.log, "%s, status %d", rdma_event_str(event->type),
+		    event->status);
 	switch (event->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
 		connection_notify(connection, NOTIFY_ESTABLISHED);
@@ -498,9 +594,9 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		if (connection->establishment.type) /* the first event counts */
+		if (connection->shared.establishment.type) /* the first event counts */
 			break;
-		connection->establishment =
+		connection->shared.establishment =
 			(struct cm_failure){ .type = event->type,
 					     .status = event->status,
 					     .library_error = event->library_error };
@@ -529,10 +625,10 @@ static void notify_device_event(struct engine *engine, const struct device_event
 	if (!connection)
 		return;
 	/* over iWARP every event means a broken connection; else only the first event counts */
-	if (connection->device_event.device && !connection->limits.iwarp)
+	if (connection->shared.device_event.device && !connection->setup.terms.limits.iwarp)
 		return;
-	if (!connection->device_event.device)
-		connection->device_event = *event;
+	if (!connection->shared.device_event.device)
+		connection->shared.device_event = *event;
 	connection_notify(connection, NOTIFY_DEVICE_EVENT);
 }
 
@@ -553,12 +649,13 @@ static void correct_loss(const struct connection *connection, struct failure *ou
 /* Turn a success that misses --min-rate into STATUS_TOO_SLOW. */
 static void judge_rate(const struct connection *connection, struct failure *outcome)
 {
-	double wanted = (double)connection->options->minimum_rate;
-	double rate = operation_rate(connection);
+	const struct session *session = connection_session(connection);
+	double wanted = (double)connection->setup.options.minimum_rate;
+	double rate = operation_rate(session);
 
 	if (outcome->status != STATUS_SUCCESS || wanted <= 0)
 		return;
-	if (!connection->protocol.operates)
+	if (!session->protocol.operates)
 		failure_set(outcome, STATUS_TOO_SLOW,
 			    "--min-rate cannot be applied: with the client's --one-way this side "
 			    "performs no operation; give --min-rate to the client");
@@ -568,21 +665,42 @@ static void judge_rate(const struct connection *connection, struct failure *outc
 			    rate_describe(rate).text, rate_describe(wanted).text);
 }
 
+/* Join the thread, and take over what it has found. */
+static void join_thread(struct connection *connection)
+{
+	pthread_join(connection->thread, NULL);
+	connection->running = false;
+	connection->ended = true;
+	connection->after = connection->session->after;
+	connection->setup.engine->regions.stuck_helpers += (int)connection->session->helpers_left;
+}
+
 enum status connection_join(struct connection *connection)
 {
-	const struct result *result = &connection->protocol.result;
+	const struct session *session = connection->session;
+	const struct setup *setup = &connection->setup;
 
 	if (connection->running)
-		pthread_join(connection->thread, NULL);
-	connection->running = false;
-	console_draw(connection->log.console, ""); /* remove the progress line */
-	failure_set(&connection->outcome, result->status, "%s",
-		    result->cause > 0 ? connection->causes[result->cause - 1]
-				      : status_describe(result->status));
+		join_thread(connection);
+	console_draw(setup->log.console, ""); /* remove the progress line */
+	connection->outcome = connection->ended ? session_result(session) : setup->failure;
 	correct_loss(connection, &connection->outcome);
 	judge_rate(connection, &connection->outcome);
-	connection_end_counting(connection); /* if send_verdict() has not */
+	if (setup->before.any && !connection->after.any) /* a session without a verdict */
+		read_counters(setup, &connection->after);
 	return connection->outcome.status;
+}
+
+const struct session *connection_session(const struct connection *connection)
+{
+	static const struct session none;
+
+	return connection->session ? connection->session : &none;
+}
+
+struct counters connection_growth(const struct connection *connection)
+{
+	return counters_growth(&connection->setup.before, &connection->after);
 }
 
 /* ---- The engine ---- */
@@ -626,13 +744,11 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 		return WAKEUP_OTHER;
 	}
 	if (wakeup == WAKEUP_ENDED && !connection) { /* a helper whose connection is gone */
-		engine->stuck_helpers--;
+		engine->regions.stuck_helpers--;
 		return WAKEUP_OTHER;
 	}
-	if (wakeup == WAKEUP_ENDED) {
-		engine->stuck_helpers += (int)connection->helpers_left;
+	if (wakeup == WAKEUP_ENDED)
 		*ended = connection;
-	}
 	return wakeup;
 }
 
@@ -642,7 +758,7 @@ static void await_helpers(struct engine *engine)
 	struct connection *ended;
 	struct cm_event event;
 
-	while (engine->stuck_helpers > 0 && now_milliseconds() < deadline &&
+	while (engine->regions.stuck_helpers > 0 && now_milliseconds() < deadline &&
 	       engine_wait(engine, deadline, &event, &ended) != WAKEUP_EXHAUSTED)
 		;
 }
@@ -652,11 +768,12 @@ int engine_end(struct engine *engine, enum status status)
 	enum status output;
 
 	await_helpers(engine);
-	if (engine->stuck_helpers > 0) /* leave the file or pipe open: a stuck helper may read it */
+	if (engine->regions.stuck_helpers >
+	    0) /* leave the file or pipe open: a stuck helper may read it */
 		engine->payload.descriptor = -1;
 	payload_free(&engine->payload);
 	output = flush_output(&engine->log, &engine->process);
-	process_close(&engine->process, engine->stuck_helpers > 0);
+	process_close(&engine->process, engine->regions.stuck_helpers > 0);
 	if (status == STATUS_INTERRUPTED)
 		raise(engine->process.signal_number); /* the shell must see the signal */
 	return (int)(status == STATUS_SUCCESS ? output : status);

@@ -10,6 +10,34 @@
 
 #include "../rdma-common.h"
 
+/*
+ * A connection, from its creation to its end. The main thread alone reads and changes these fields.
+ * While the connection's thread runs, it owns `session`, shares `shared`, and reads `setup`.
+ */
+struct connection {
+	struct setup setup;
+	struct shared shared;
+	struct session *session; /* NULL: connection_negotiate() was not called */
+	pthread_t thread;
+	bool running; /* the thread was started and is not joined yet */
+	bool ended;   /* the thread was joined: `session` has the result */
+
+	/* Before the thread starts: */
+	int64_t deadline; /* when the current wait expires, in milliseconds */
+	bool resolved;    /* client: address and route are resolved */
+	int answer;       /* client: status of a rejection, or negative errno of rdma_connect(3) */
+	bool rejected;    /* client: the server rejected the connection */
+	struct peer_hello rejection; /* valid if `rejected` */
+	enum refusal setup_refusal;  /* server: reason to send to the client if the setup fails */
+
+	/* Reasons of the end: */
+	bool device_removed;    /* RDMA_CM_EVENT_DEVICE_REMOVAL was reported */
+	bool withdrawn;         /* the peer's withdrawal caused setup_error */
+	struct counters after;  /* counters of the port at the end; valid after connection_join() */
+	struct failure outcome; /* how the session ended; valid after connection_join() */
+	TAILQ_ENTRY(connection) link;
+};
+
 /* Initialize `engine`; engine_end() ends it. `options` must outlive it. */
 void engine_init(struct engine *engine, const struct options *options);
 
@@ -67,8 +95,8 @@ enum status connection_prepare(struct connection *connection, bool one_way);
 /*
  * Negotiate with the peer's hello and limits, from the connect request or its acceptance: register
  * a ring for each payload, start the helper that reads, and limit READs to the number that both
- * sides support. Call this before any message is sent: in a server before it accepts, in a client
- * when connected. Failures: as in connection_prepare().
+ * sides support. Create the session. Call this before any message is sent: in a server before it
+ * accepts, in a client when connected. Failures: as in connection_prepare().
  */
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
 
@@ -97,6 +125,16 @@ void connection_reject(struct connection *connection, enum refusal refusal);
  */
 void connection_not_accepted(struct connection *connection, int error);
 
+/*
+ * Record why the connection failed, unless it is over. Return `status`. A thread that is started
+ * nevertheless disconnects for this reason.
+ */
+enum status connection_fail(struct connection *connection, enum status status, const char *format,
+			    ...) __attribute__((format(printf, 3, 4)));
+
+/* Fail the connection because its deadline has passed. */
+void connection_expire(struct connection *connection);
+
 /* Return true if the session is closing or over: it has failed, was interrupted, or is complete. */
 bool connection_is_over(const struct connection *connection);
 
@@ -116,5 +154,14 @@ void connection_extend_deadline(struct connection *connection);
  * report_session() or probe_take() next, then connection_destroy().
  */
 enum status connection_join(struct connection *connection);
+
+/* Return the session, or a zeroed one if there is none. Call this only after connection_join(). */
+const struct session *connection_session(const struct connection *connection);
+
+/*
+ * Return the growth of each counter during the session; `any` is false if nothing was counted. Call
+ * this only after connection_join().
+ */
+struct counters connection_growth(const struct connection *connection);
 
 #endif

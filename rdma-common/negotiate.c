@@ -550,19 +550,18 @@ static bool answers_wanted(const struct options *options, const struct hello *he
 	return hello->wanted == options->wanted && (hello->wanted == 0 || pattern);
 }
 
-enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
-		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
-		      struct failure *failure)
+enum status negotiate(struct terms *terms, const struct cm_event *event, struct failure *failure)
 {
+	const struct options *options = terms->options;
 	const struct peer_hello peer = decode_peer_hello(event);
 	const struct hello *hello = &peer.hello;
-	bool operates = options->role == ROLE_CLIENT || !one_way;
+	bool operates = options->role == ROLE_CLIENT || !terms->one_way;
 	bool verifying = peer.hello_kind == HELLO_CURRENT;
-	enum refusal refusal = hello_refusal(options, outgoing_length, &peer);
+	enum refusal refusal = hello_refusal(options, terms->outgoing_length, &peer);
 
 	if (refusal == REFUSAL_LENGTH && hello->length > options->maximum_payload &&
 	    hello->length <= MAX_PAYLOAD &&
-	    sends_payload(ROLE_SERVER, options->operation, one_way) && !options->check)
+	    sends_payload(ROLE_SERVER, options->operation, terms->one_way) && !options->check)
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server sends %" PRIu64 " bytes, more than the %" PRIu64
 				   " that --max-size allows here; raise --max-size",
@@ -579,7 +578,7 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server does not support --check with PORT; start this "
 				   "project's rdma-server on that host");
-	if (!verifying && (outgoing_length != DEFAULT_PAYLOAD || one_way))
+	if (!verifying && (terms->outgoing_length != DEFAULT_PAYLOAD || terms->one_way))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the peer sent no hello, so it exchanges %d bytes in each "
 				   "direction and nothing else; shorten --message and omit "
@@ -592,9 +591,9 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 			"the peer sent no hello, so its payload cannot be verified, and --output "
 			"stores only verified payloads; omit --output, or start this project's "
 			"program on that host");
-	*agreement = agree(&peer);
+	terms->agreement = agree(&peer);
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
-			   limits, failure);
+			   &terms->limits, failure);
 }
 
 struct rdma_conn_param connect_parameters(const struct limits *limits, const struct hello *hello,
@@ -613,6 +612,21 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 
 	encode_hello(hello, wire);
 	return parameters;
+}
+
+enum status not_established(const struct cm_failure *event, struct failure *failure)
+{
+	if (event->library_error)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "the server accepted, but this host cannot set up the "
+				   "connection: %s",
+				   strerror(event->library_error));
+	return failure_set(
+		failure, event->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
+		"cannot connect: %s, status %d (%s); check that the peer is up and that the "
+		"network passes the packets",
+		rdma_event_str(event->type), event->status,
+		event->status < 0 ? strerror(-event->status) : "set by the transport");
 }
 
 /* ---- Rejection ---- */

@@ -3,8 +3,7 @@
  * Connection establishment: the limits of the device, queue pairs, hellos, the negotiation, and
  * rejections.
  *
- * Threads: the main thread, except accept_failed(), which the connection's thread calls, and
- * functions marked "Any thread".
+ * Threads: the main thread, unless a function is marked "Any thread".
  */
 #ifndef RDMA_COMMON_NEGOTIATE_H
 #define RDMA_COMMON_NEGOTIATE_H
@@ -58,6 +57,24 @@ struct agreement {
 	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
 	struct hello peer; /* without a hello: values for the tutorial's program */
 	uint64_t incoming_length; /* bytes of the peer's payload, or LENGTH_UNKNOWN; 0: none */
+};
+
+/*
+ * The terms of a connection: first this side's, then the results. query_limits() fills in the
+ * limits, and negotiate() the agreement.
+ */
+struct terms {
+	const struct options *options;
+	bool one_way;             /* only the client operates (--one-way) */
+	uint64_t outgoing_length; /* bytes of this side's payload, or LENGTH_UNKNOWN */
+	struct limits limits;
+	struct agreement agreement;
+};
+
+/* An event that reports a failed establishment. */
+struct cm_failure {
+	enum rdma_cm_event_type type;
+	int status, library_error;
 };
 
 socklen_t address_size(const struct sockaddr *address);
@@ -211,12 +228,12 @@ const char *refusal_describe(enum refusal refusal);
 
 /*
  * Compare both hellos, once the connect request (server) or its acceptance (client) has arrived.
- * Fill in `agreement`, and reduce `limits` to those of the peer. `outgoing_length`: length of this
- * side's payload.
+ * Fill in the agreement, and reduce the limits to those of the peer.
  */
-enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
-		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
-		      struct failure *failure);
+enum status negotiate(struct terms *terms, const struct cm_event *event, struct failure *failure);
+
+/* Describe in `failure` why the connection was not established. Any thread. */
+enum status not_established(const struct cm_failure *event, struct failure *failure);
 
 /*
  * Return the parameters of a connect request or its acceptance. Encode `hello` into `wire`, which
@@ -239,7 +256,7 @@ bool means_withdrawn(int error, bool iwarp);
 
 /*
  * Describe in `failure` why rdma_accept(3) failed with `error`; for EINVAL, name the MTUs, a
- * possible cause.
+ * possible cause. Any thread.
  */
 enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limits,
 			  const struct hello *client, int error, struct failure *failure);

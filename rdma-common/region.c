@@ -49,11 +49,11 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 #define SESSION_MEMORY ((uint64_t)64 << 10)
 
 /* Return the bytes that all sessions use, stuck helpers included. */
-static uint64_t memory_taken(const struct region_owner *owner)
+static uint64_t memory_taken(const struct region_account *account)
 {
-	uint64_t sessions = owner->sessions + (uint64_t)owner->stuck_helpers;
+	uint64_t sessions = atomic_load(&account->sessions) + (uint64_t)account->stuck_helpers;
 
-	return owner->account->registered + sessions * SESSION_MEMORY;
+	return account->registered + sessions * SESSION_MEMORY;
 }
 
 static uint64_t subtract(uint64_t bytes, uint64_t taken)
@@ -68,20 +68,18 @@ static uint64_t locked_left(const struct region_account *account)
 }
 
 /* Return the bytes of memory that may still be registered. */
-static uint64_t region_left(const struct region_owner *owner)
+static uint64_t region_left(const struct region_account *account)
 {
-	uint64_t memory = subtract(owner->account->budget.total, memory_taken(owner));
-	uint64_t locked = locked_left(owner->account);
+	uint64_t memory = subtract(account->budget.total, memory_taken(account));
+	uint64_t locked = locked_left(account);
 
 	return memory < locked ? memory : locked;
 }
 
 /* Report that fewer than `size` bytes of the budget are left. */
-static enum status budget_spent(const struct region_owner *owner, uint64_t size,
+static enum status budget_spent(const struct region_account *account, uint64_t size,
 				struct failure *failure)
 {
-	const struct region_account *account = owner->account;
-
 	if (memory_pages(size) > locked_left(account)) {
 		errno = ENOMEM;
 		return registration_failed((size_t)size, account->registered, failure);
@@ -90,7 +88,7 @@ static enum status budget_spent(const struct region_owner *owner, uint64_t size,
 			   "cannot register %" PRIu64 " bytes of memory: the sessions use %" PRIu64
 			   " KiB of the %" PRIu64
 			   " KiB for all sessions, a quarter of %s; run fewer sessions at a time",
-			   size, memory_taken(owner) / 1024, account->budget.total / 1024,
+			   size, memory_taken(account) / 1024, account->budget.total / 1024,
 			   account->budget.source);
 }
 
@@ -104,8 +102,8 @@ static enum status region_create(const struct region_owner *owner, struct region
 	uint8_t *memory;
 	int error;
 
-	if (memory_pages(size) > region_left(owner))
-		return budget_spent(owner, size, failure);
+	if (memory_pages(size) > region_left(owner->account))
+		return budget_spent(owner->account, size, failure);
 	memory = memory_map(size);
 	if (!memory)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
@@ -129,11 +127,9 @@ static enum status region_create(const struct region_owner *owner, struct region
  * Respect the memory limits of the cgroups, except for a session that is alone and whose ring of
  * `length` bytes is a page at most: reading them takes longer than the rest of its setup.
  */
-static void consider_cgroups(const struct region_owner *owner, uint64_t length)
+static void consider_cgroups(struct region_account *account, uint64_t length)
 {
-	struct region_account *account = owner->account;
-
-	if (account->cgroups_read || (length <= RING_PAGE && owner->sessions <= 1))
+	if (account->cgroups_read || (length <= RING_PAGE && atomic_load(&account->sessions) <= 1))
 		return;
 	account->cgroups_read = true;
 	memory_apply_cgroups(&account->budget, "");
@@ -142,7 +138,7 @@ static void consider_cgroups(const struct region_owner *owner, uint64_t length)
 enum status register_control(const struct region_owner *owner, struct region *region,
 			     struct failure *failure)
 {
-	consider_cgroups(owner, 0);
+	consider_cgroups(owner->account, 0);
 	return region_create(owner, region, SLOTS * SLOT_SIZE, IBV_ACCESS_LOCAL_WRITE, failure);
 }
 
@@ -158,12 +154,12 @@ enum status register_control(const struct region_owner *owner, struct region *re
 #define SESSION_LEAST    ((SESSION_PAGES + 1) * RING_PAGE)
 
 /* Return one ring's share of the memory that is left. */
-static uint64_t share_of_many(const struct region_owner *owner)
+static uint64_t share_of_many(const struct region_account *account)
 {
-	uint64_t locked = locked_left(owner->account), reserve = SESSIONS_TO_COME * SESSION_LEAST;
+	uint64_t locked = locked_left(account), reserve = SESSIONS_TO_COME * SESSION_LEAST;
 	uint64_t memory =
-		subtract(owner->account->budget.total,
-			 memory_taken(owner) + reserve + SESSIONS_TO_COME * SESSION_MEMORY);
+		subtract(account->budget.total,
+			 memory_taken(account) + reserve + SESSIONS_TO_COME * SESSION_MEMORY);
 
 	locked -= reserve < locked / 2 ? reserve : locked / 2;
 	return (memory < locked ? memory : locked) / RING_SHARES;
@@ -175,8 +171,9 @@ static uint64_t share_of_many(const struct region_owner *owner)
  */
 static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 {
-	bool many = serves_multiple_clients(owner->options) || owner->options->connections > 1;
-	uint64_t share = many ? share_of_many(owner) : region_left(owner) / rings;
+	const struct options *options = owner->terms->options;
+	bool many = serves_multiple_clients(options) || options->connections > 1;
+	uint64_t share = many ? share_of_many(owner->account) : region_left(owner->account) / rings;
 
 	share -= share % RING_PAGE;
 	if (share > RING_SIZE)
@@ -196,7 +193,7 @@ static enum status ring_create(const struct region_owner *owner, struct region *
 	uint64_t length = plan->length, size;
 	enum status status;
 
-	consider_cgroups(owner, length);
+	consider_cgroups(owner->account, length);
 	size = ring_share(owner, rings);
 	if (size > length)
 		size = length;
@@ -213,7 +210,7 @@ static enum status ring_create(const struct region_owner *owner, struct region *
 enum status register_outgoing(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure)
 {
-	bool reading = owner->options->operation == OPERATION_READ;
+	bool reading = owner->terms->options->operation == OPERATION_READ;
 	/*
 	 * no access flag is needed for a WRITE of this side: the adapter may always read local
 	 * memory
@@ -222,19 +219,19 @@ enum status register_outgoing(const struct region_owner *owner, struct region *r
 
 	if (!plan->present)
 		return STATUS_SUCCESS;
-	return ring_create(owner, region, plan, owner->one_way ? 1 : 2, access, failure);
+	return ring_create(owner, region, plan, owner->terms->one_way ? 1 : 2, access, failure);
 }
 
 enum status register_incoming(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure)
 {
-	bool writing = owner->options->operation == OPERATION_WRITE;
+	bool writing = owner->terms->options->operation == OPERATION_WRITE;
 	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
 
 	if (!plan->present)
 		return STATUS_SUCCESS;
 	/* over iWARP the peer's adapter writes to the sink of an RDMA READ */
-	if (writing || owner->limits->iwarp)
+	if (writing || owner->terms->limits.iwarp)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	return ring_create(owner, region, plan, 1, access, failure);
 }

@@ -10,6 +10,7 @@
 #define RDMA_COMMON_REGION_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,18 +49,17 @@ struct region_account {
 	 * forever.
 	 */
 	uint64_t registered;
+	/* Sessions and stuck helpers use memory besides the regions. */
+	atomic_uint sessions; /* number of connections of the program; any thread may read it */
+	int stuck_helpers;    /* number of abandoned helpers whose call has not returned */
 };
 
-/* The connection's and the program's state that regions depend on. */
+/* The state of a connection and of the program on which its regions depend. */
 struct region_owner {
 	struct region_account *account; /* owned by the program */
-	unsigned int sessions; /* number of connections of the program, this one included */
-	int stuck_helpers;     /* number of abandoned helpers whose call has not returned */
-	const struct options *options;
-	const struct limits *limits;
+	const struct terms *terms;
 	const struct log *log;
 	struct ibv_pd *pd;
-	bool one_way; /* only the client operates */
 };
 
 /* Register the control region for messages. owner->pd must exist. */

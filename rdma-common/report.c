@@ -18,20 +18,21 @@ struct speed {
 
 static struct speed calculate_speed(const struct connection *connection)
 {
-	const struct figures *figures = &connection->figures;
-	uint64_t pass = transfer_pass(&connection->transfer);
+	const struct session *session = connection_session(connection);
+	const struct figures *figures = &session->figures;
+	uint64_t pass = transfer_pass(&session->transfer);
 	int64_t nanoseconds = figures->completed - figures->started;
 	struct speed speed = { 0 };
 
 	/* a pipe is one pass, which counts once it is complete */
 	if (pass == LENGTH_UNKNOWN || !pass)
-		speed.operations = figures->bytes > 0 && transfer_operated(&connection->transfer);
+		speed.operations = figures->bytes > 0 && transfer_operated(&session->transfer);
 	else
 		speed.operations = figures->bytes / pass;
 	if (!speed.operations || nanoseconds <= 0)
 		return speed;
 	speed.seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;
-	speed.bytes_per_second = operation_rate(connection) / 8;
+	speed.bytes_per_second = operation_rate(session) / 8;
 	speed.operations_per_second = (double)speed.operations / speed.seconds;
 	return speed;
 }
@@ -39,17 +40,20 @@ static struct speed calculate_speed(const struct connection *connection)
 /* Return the name of the device; NULL: unknown. */
 static const char *device_name(const struct connection *connection)
 {
-	return connection->limits.transport ? ibv_get_device_name(connection->id->verbs->device)
-					    : NULL;
+	return connection->setup.terms.limits.transport
+		       ? ibv_get_device_name(connection->setup.id->verbs->device)
+		       : NULL;
 }
 
 static void print_figures(const struct connection *connection)
 {
+	const struct setup *setup = &connection->setup;
+	const struct session *session = connection_session(connection);
 	const struct speed speed = calculate_speed(connection);
-	const struct figures *figures = &connection->figures;
+	const struct figures *figures = &session->figures;
 	const struct latency *latency = figures->latency;
-	const struct log *log = &connection->log;
-	bool writes = connection->options->operation == OPERATION_WRITE;
+	const struct log *log = &setup->log;
+	bool writes = setup->options.operation == OPERATION_WRITE;
 
 	if (speed.operations)
 		print_status(log,
@@ -64,7 +68,7 @@ static void print_figures(const struct connection *connection)
 			     "measured with one queue pair, work requests of at most %" PRIu64
 			     " byte%s, and at most %u of them outstanding",
 			     figures->request_bytes, plural(figures->request_bytes),
-			     connection->limits.depth);
+			     setup->terms.limits.depth);
 	if (latency && latency->total)
 		print_status(log,
 			     "latency in us: minimum %.2f, median %.2f, 99th percentile %.2f, "
@@ -77,29 +81,30 @@ static void print_figures(const struct connection *connection)
 	print_status(log,
 		     "digests took %.6f s for the outgoing payload, %.6f s for the incoming "
 		     "payload",
-		     (double)connection->outgoing.nanoseconds / NANOSECONDS_PER_SECOND,
-		     (double)connection->incoming.verification.nanoseconds /
-			     NANOSECONDS_PER_SECOND);
+		     (double)session->outgoing.nanoseconds / NANOSECONDS_PER_SECOND,
+		     (double)session->incoming.verification.nanoseconds / NANOSECONDS_PER_SECOND);
 }
 
 static void print_counters(const struct connection *connection)
 {
+	const struct setup *setup = &connection->setup;
+	const struct session *session = connection_session(connection);
 	const struct counters growth = connection_growth(connection);
 	const char *device = device_name(connection);
-	uint64_t errors = counters_errors(&growth), there = connection->peer_verdict.errors;
+	uint64_t errors = counters_errors(&growth), there = session->peer_verdict.errors;
 	bool clean = errors == 0 && there == 1; /* the peer's number is its count plus 1 */
 
 	for (unsigned int i = 0; counter_name(i); i++) {
 		if (growth.values[i] == 0)
 			continue;
-		print_status(&connection->log, "counted by %s during the session: %s %" PRIu64,
-			     device, counter_name(i), growth.values[i]);
+		print_status(&setup->log, "counted by %s during the session: %s %" PRIu64, device,
+			     counter_name(i), growth.values[i]);
 	}
 	if (growth.any && errors == 0)
-		print_status(&connection->log, "no errors counted by %s%s", device,
+		print_status(&setup->log, "no errors counted by %s%s", device,
 			     clean ? ", nor by the peer's device" : "");
 	if (growth.any && there > 0 && !clean)
-		print_status(&connection->log,
+		print_status(&setup->log,
 			     "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
 			     errors, there - 1);
 }
@@ -125,23 +130,25 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 
 static void add_incoming(struct json_object *object, const struct connection *connection)
 {
-	const struct transfer_sink *sink = &connection->transfer.sink;
+	const struct session *session = connection_session(connection);
+	const struct transfer_sink *sink = &session->transfer.sink;
 	uint64_t length = sink->stream.plan.length, received = 0;
-	bool verified = protocol_verified(&connection->protocol);
+	bool verified = protocol_verified(&session->protocol);
 
-	if (protocol_has_verified(&connection->protocol))
+	if (protocol_has_verified(&session->protocol))
 		received = sink->stored < length ? sink->stored : length; /* count one pass only */
 	json_add_count(object, "received_bytes", received);
 	json_add_flag(object, "verified", verified);
 	json_add_count(object, "verified_bytes",
-		       verified ? connection->incoming.verification.bytes : 0);
+		       verified ? session->incoming.verification.bytes : 0);
 }
 
 static void add_path(struct json_object *object, const struct connection *connection)
 {
-	const struct options *options = connection->options;
+	const struct setup *setup = &connection->setup;
+	const struct options *options = &setup->options;
 	struct endpoint local = { .port = "" };
-	struct rdma_cm_id *id = connection->id;
+	struct rdma_cm_id *id = setup->id;
 	const char *device = NULL;
 	unsigned int mtu = 0;
 
@@ -150,25 +157,25 @@ static void add_path(struct json_object *object, const struct connection *connec
 		device = device_name(connection);
 		mtu = path_mtu(id);
 	}
-	if (connection->peer.port[0])
-		json_add_peer(object, connection->peer.address, connection->peer.port);
+	if (setup->peer.port[0])
+		json_add_peer(object, setup->peer.address, setup->peer.port);
 	else /* no session: use the client's command line */
 		json_add_peer(object, options->address, options->address ? options->port : NULL);
 	json_add_text(object, "local_address", local.port[0] ? local.address : NULL);
-	json_add_text(object, "transport", connection->limits.transport);
+	json_add_text(object, "transport", setup->terms.limits.transport);
 	json_add_text(object, "device", device);
 	json_add_known(object, "path_mtu", mtu);
-	json_add_number(object, "tos", connection->tos, connection->tos >= 0);
+	json_add_number(object, "tos", setup->tos, setup->tos >= 0);
 }
 
 static void add_parameters(struct json_object *object, const struct connection *connection)
 {
-	const struct options *options = connection->options;
+	const struct options *options = &connection->setup.options;
 
 	json_add_known(object, "size", options->pattern_size);
 	json_add_known(object, "iters", operation_passes(options));
 	json_add_known(object, "duration", options->duration_seconds);
-	json_add_flag(object, "one_way", connection->one_way);
+	json_add_flag(object, "one_way", connection->setup.terms.one_way);
 	json_add_flag(object, "check", options->check);
 	json_add_known(object, "min_rate", options->minimum_rate);
 	json_add_known(object, "timeout", options->timeout_seconds);
@@ -176,13 +183,15 @@ static void add_parameters(struct json_object *object, const struct connection *
 
 static uint32_t queue_pair_number(const struct connection *connection)
 {
-	return connection->id->qp ? connection->id->qp->qp_num : 0;
+	return connection->setup.id->qp ? connection->setup.id->qp->qp_num : 0;
 }
 
 void report_json(const struct connection *connection)
 {
-	const struct options *options = connection->options;
-	const struct figures *figures = &connection->figures;
+	const struct setup *setup = &connection->setup;
+	const struct session *session = connection_session(connection);
+	const struct options *options = &setup->options;
+	const struct figures *figures = &session->figures;
 	const struct speed speed = calculate_speed(connection);
 	const struct counters growth = connection_growth(connection);
 	bool measured = speed.seconds > 0, good = connection->outcome.status == STATUS_SUCCESS;
@@ -192,7 +201,7 @@ void report_json(const struct connection *connection)
 		return;
 	object = json_begin("session");
 	json_add_text(object, "role", role_name(options->role));
-	json_add_known(object, "session", connection->number);
+	json_add_known(object, "session", setup->number);
 	json_add_text(object, "operation", operation_name(options->operation));
 	add_path(object, connection);
 	add_parameters(object, connection);
@@ -203,25 +212,27 @@ void report_json(const struct connection *connection)
 	json_add_number(object, "bits_per_second", speed.bytes_per_second * 8, measured);
 	json_add_number(object, "ops_per_second", speed.operations_per_second, measured);
 	json_add_count(object, "request_bytes", figures->request_bytes);
-	json_add_count(object, "depth", connection->limits.depth);
+	json_add_count(object, "depth", setup->terms.limits.depth);
 	add_latency(object, figures->latency);
 	add_incoming(object, connection);
 	json_add_counters(object, &growth);
-	json_add_peer_errors(object, connection->peer_verdict.errors);
-	json_add_status(object, connection->outcome.status,
-			connection->engine->process.signal_number);
+	json_add_peer_errors(object, session->peer_verdict.errors);
+	json_add_status(object, connection->outcome.status, setup->engine->process.signal_number);
 	json_add_text(object, "error", good ? NULL : connection->outcome.cause);
-	if (options->connections > 1 && connection->id) {
-		json_add_known(object, "source_port", source_port(connection->id));
+	if (options->connections > 1 && setup->id) {
+		json_add_known(object, "source_port", source_port(setup->id));
 		json_add_known(object, "queue_pair", queue_pair_number(connection));
 	}
-	print_json(connection->log.console, object);
+	print_json(setup->log.console, object);
 }
 
 void report_no_session(struct engine *engine, enum status status)
 {
 	struct connection none = {
-		.engine = engine, .options = engine->options, .log = engine->log, .tos = -1
+		.setup = { .engine = engine,
+			   .options = *engine->options,
+			   .log = engine->log,
+			   .tos = -1 },
 	};
 
 	failure_set(&none.outcome, status, "%s", engine->process.failure);
@@ -245,14 +256,14 @@ void report_listening(const struct engine *engine, uint16_t port)
 
 static struct strbuf describe_source_port(const struct connection *connection)
 {
-	return source_port_describe(source_port(connection->id));
+	return source_port_describe(source_port(connection->setup.id));
 }
 
 void report_path(const struct connection *connection)
 {
-	print_status(&connection->log, "%s, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
+	print_status(&connection->setup.log, "%s, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
 		     describe_source_port(connection).text, queue_pair_number(connection),
-		     operation_rate(connection) / 1e9,
+		     operation_rate(connection_session(connection)) / 1e9,
 		     connection->outcome.status == STATUS_SUCCESS ? "good" : "failed");
 }
 
@@ -271,8 +282,9 @@ static struct sum add_up(const struct engine *engine)
 	struct sum sum = { 0 };
 
 	TAILQ_FOREACH (connection, &engine->connections, link) {
-		const struct figures *figures = &connection->figures;
-		double rate = operation_rate(connection);
+		const struct session *session = connection_session(connection);
+		const struct figures *figures = &session->figures;
+		double rate = operation_rate(session);
 
 		sum.succeeded += connection->outcome.status == STATUS_SUCCESS;
 		sum.bytes += figures->bytes;
@@ -283,9 +295,9 @@ static struct sum add_up(const struct engine *engine)
 		if (connection->outcome.status != STATUS_SUCCESS &&
 		    connection->outcome.status != STATUS_TOO_SLOW)
 			continue;
-		if (!sum.slowest || rate < operation_rate(sum.slowest))
+		if (!sum.slowest || rate < operation_rate(connection_session(sum.slowest)))
 			sum.slowest = connection;
-		if (!sum.fastest || rate > operation_rate(sum.fastest))
+		if (!sum.fastest || rate > operation_rate(connection_session(sum.fastest)))
 			sum.fastest = connection;
 	}
 	if (completed > started)
@@ -309,9 +321,10 @@ void report_sum(const struct engine *engine, enum status status)
 	if (slowest)
 		print_status(&engine->log,
 			     "slowest: [%u] %s, %.3f Gbit/s; fastest: [%u] %s, %.3f Gbit/s",
-			     slowest->number, describe_source_port(slowest).text,
-			     operation_rate(slowest) / 1e9, fastest->number,
-			     describe_source_port(fastest).text, operation_rate(fastest) / 1e9);
+			     slowest->setup.number, describe_source_port(slowest).text,
+			     operation_rate(connection_session(slowest)) / 1e9,
+			     fastest->setup.number, describe_source_port(fastest).text,
+			     operation_rate(connection_session(fastest)) / 1e9);
 	if (!options->json)
 		return;
 	object = json_begin("sum");
@@ -321,8 +334,8 @@ void report_sum(const struct engine *engine, enum status status)
 	json_add_count(object, "bytes", sum.bytes);
 	json_add_number(object, "seconds", sum.seconds, sum.seconds > 0);
 	json_add_number(object, "bits_per_second", rate, sum.seconds > 0);
-	json_add_known(object, "slowest", slowest ? slowest->number : 0);
-	json_add_known(object, "fastest", fastest ? fastest->number : 0);
+	json_add_known(object, "slowest", slowest ? slowest->setup.number : 0);
+	json_add_known(object, "fastest", fastest ? fastest->setup.number : 0);
 	json_add_status(object, status, engine->process.signal_number);
 	json_add_text(object, "error", status == STATUS_SUCCESS ? NULL : text);
 	print_json(engine->log.console, object);
@@ -332,27 +345,30 @@ void report_sum(const struct engine *engine, enum status status)
 
 static void print_check(const struct connection *connection)
 {
-	const struct hello *client = &connection->agreement.peer;
-	bool writes = connection->options->operation == OPERATION_WRITE;
-	struct log log = connection->log;
+	const struct setup *setup = &connection->setup;
+	const struct hello *client = &setup->terms.agreement.peer;
+	bool writes = setup->options.operation == OPERATION_WRITE;
+	struct log log = setup->log;
 	char text[64];
 
-	log.options = connection->engine->options; /* print this without --verbose, too */
+	log.options = setup->engine->options; /* print this without --verbose, too */
 	if (client->passes != 1 || client->wanted_seconds > 0)
 		snprintf(text, sizeof(text), "%s measured", writes ? "rate" : "latency");
 	else
 		snprintf(text, sizeof(text), "%" PRIu64 " byte%s", client->length,
 			 client->length == 1 ? "" : "s");
-	print_status(&log, "check from %s: %s, verified in both directions",
-		     connection->peer.address, text);
+	print_status(&log, "check from %s: %s, verified in both directions", setup->peer.address,
+		     text);
 }
 
 void report_session(const struct connection *connection)
 {
-	const struct options *options = connection->options;
-	const struct protocol *protocol = &connection->protocol;
-	const struct log *log = &connection->log;
-	uint64_t sends = outstanding_sends(connection);
+	const struct setup *setup = &connection->setup;
+	const struct session *session = connection_session(connection);
+	const struct options *options = &setup->options;
+	const struct protocol *protocol = &session->protocol;
+	const struct log *log = &setup->log;
+	uint64_t sends = outstanding_sends(session);
 
 	if (protocol->disconnected)
 		print_status(log,
@@ -361,13 +377,13 @@ void report_session(const struct connection *connection)
 		print_figures(connection);
 		print_counters(connection);
 	}
-	if (sends || connection->outstanding_receives)
+	if (sends || session->outstanding_receives)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed", sends,
-			    connection->outstanding_receives);
+			    session->outstanding_receives);
 	if (connection->outcome.status == STATUS_SUCCESS && options->check &&
 	    options->role == ROLE_SERVER)
 		print_check(connection);
 	if (connection->outcome.status != STATUS_SUCCESS)
-		print_warning(log->console, "%s%s: %s", log->prefix, connection->peer.text,
+		print_warning(log->console, "%s%s: %s", log->prefix, setup->peer.text,
 			      connection->outcome.cause);
 }

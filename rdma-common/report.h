@@ -8,7 +8,7 @@
 #ifndef RDMA_COMMON_REPORT_H
 #define RDMA_COMMON_REPORT_H
 
-#include "../rdma-common.h"
+#include "connection.h"
 
 /*
  * Print the disconnection, the figures and counters (prints_figures()) and, if the session failed,

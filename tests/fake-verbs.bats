@@ -445,17 +445,20 @@ happy_path() {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
 	local reads="cannot start the thread that reads the outgoing payload" starts="cannot start a thread for the session"
 	local keeps="cannot start to verify or store the incoming payload"
+	local session="cannot allocate memory for the session"
 	truncate -s 8400000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	client $files	1	$script fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files
 	client $files	1	$script fail:eventfd:3:24	$reads: Too many open files
-	client $files	1	$script fail:calloc:2:12	$reads: Cannot allocate memory
-	one-off $files	0	write $script clients:2 fail:calloc:2:12	$reads: Cannot allocate memory
+	client $files	1	$script fail:calloc:2:12	$session: Cannot allocate memory	rdma_disconnect=0
+	one-off $files	0	write $script clients:2 refused:7 fail:calloc:2:12	$session: Cannot allocate memory
+	client $files	1	$script fail:calloc:3:12	$reads: Cannot allocate memory
+	one-off $files	0	write $script clients:2 fail:calloc:3:12	$reads: Cannot allocate memory
 	client $files	1	$script fail:pthread_create:3:11	$reads: Resource temporarily unavailable
 	one-off $files	0	write $script clients:2 fail:pthread_create:3:11	$reads: Resource temporarily unavailable
 	client $files	1	$script fail:pthread_create:4:11	$starts: Resource temporarily unavailable
 	one-off $files	0	write $script clients:2 fail:pthread_create:4:11	$starts: Resource temporarily unavailable
-	both $files	1	$script fail:calloc:3:12	$keeps: Cannot allocate memory
+	both $files	1	$script fail:calloc:4:12	$keeps: Cannot allocate memory
 	both $files	1	$script fail:eventfd:4:24	$keeps: Too many open files
 	both $files	1	$script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
 	END
@@ -1579,7 +1582,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	client -t 10	5	connect-early:14 until:1100	no answer to the connect request
 	client -t 10	143	connect-early:14 connect-signal:15	interrupted
 	# an interrupted client does not connect when the route resolves late, and does not try another address
-	client -v	143	ADDR_RESOLVED+signal flush@100	EVENT_INTERRUPTED	0x rdma_connect	!> route resolved
+	client -v	143	ADDR_RESOLVED+signal flush@100	interrupted	0x rdma_connect	!> route resolved
 	client -v	143	addresses:192.0.2.1,192.0.2.3 ROUTE_RESOLVED+signal ESTABLISHED@500	1x rdma_resolve_addr
 	END
 }

@@ -46,7 +46,8 @@
 /* Return the nanoseconds, at least 1, from the operation's start to the server's verdict. */
 static int64_t elapsed(const struct connection *connection)
 {
-	int64_t time = connection->verdict_time - connection->figures.started;
+	const struct session *session = connection_session(connection);
+	int64_t time = session->verdict_time - session->figures.started;
 
 	return time > 0 ? time : 1;
 }
@@ -57,17 +58,19 @@ static int64_t elapsed(const struct connection *connection)
  */
 static struct rates rates_of(const struct connection *connection)
 {
+	const struct session *session = connection_session(connection);
 	double scale = 8e9 / (double)elapsed(connection);
 
-	return (struct rates){ (double)connection->figures.bytes * scale,
-			       (double)connection->peer_verdict.length * scale };
+	return (struct rates){ (double)session->figures.bytes * scale,
+			       (double)session->peer_verdict.length * scale };
 }
 
 static void count_packets(struct probe *probe, const struct connection *connection)
 {
+	const struct session *session = connection_session(connection);
 	unsigned int mtu = probe->path->mtu > 0 ? probe->path->mtu : USUAL_MTU;
-	uint64_t ours = connection->figures.bytes / mtu;
-	uint64_t peers = connection->peer_verdict.length / mtu;
+	uint64_t ours = session->figures.bytes / mtu;
+	uint64_t peers = session->peer_verdict.length / mtu;
 	bool writes = probe->session.operation == OPERATION_WRITE;
 
 	probe->packets_to_server += SESSION_PACKETS + (writes ? ours : peers);
@@ -76,18 +79,20 @@ static void count_packets(struct probe *probe, const struct connection *connecti
 
 void probe_take(struct probe *probe, const struct connection *connection)
 {
+	const struct setup *setup = &connection->setup;
+	const struct session *session = connection_session(connection);
 	struct outcome *outcome = &probe->outcomes[probe->outcome_count++];
-	const struct protocol *protocol = &connection->protocol;
-	const struct message *verdict = &connection->peer_verdict;
+	const struct message *verdict = &session->peer_verdict;
+	const struct protocol *protocol = &session->protocol;
 
 	*outcome = (struct outcome){
 		.rejected = connection->rejected,
 		.rejection = connection->rejection,
 		.answer = connection->answer,
 		.connected = protocol->connected,
-		.hello = connection->agreement.peer,
-		.port = source_port(connection->id),
-		.operated = operation_completed(connection) && !protocol->gave_up,
+		.hello = setup->terms.agreement.peer,
+		.port = source_port(setup->id),
+		.operated = operation_completed(session) && !protocol->gave_up,
 		.peer_operated =
 			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,
 		.verified = protocol_verified(protocol),
@@ -97,15 +102,13 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		.elapsed = elapsed(connection),
 		.rates = rates_of(connection),
 	};
-	snprintf(outcome->peer, sizeof(outcome->peer), "%s", connection->peer.text);
+	snprintf(outcome->peer, sizeof(outcome->peer), "%s", setup->peer.text);
 	count_packets(probe, connection);
-	if (connection->figures.latency)
-		probe->latency = *connection->figures.latency;
-	if (connection->counting) {
-		if (!probe->before.any)
-			probe->before = connection->counting->before;
-		counters_keep_latest(&probe->after, &connection->counting->after);
-	}
+	if (session->figures.latency)
+		probe->latency = *session->figures.latency;
+	if (!probe->before.any)
+		probe->before = setup->before;
+	counters_keep_latest(&probe->after, &connection->after);
 	/* each simultaneous session reports the errors of all of them: take the maximum */
 	if (probe->outcome_count == 1 || verdict->errors > probe->advertised.errors)
 		probe->advertised = (struct peer_counts){

@@ -8,7 +8,7 @@
 #ifndef RDMA_COMMON_SERVER_H
 #define RDMA_COMMON_SERVER_H
 
-#include "../../rdma-common.h"
+#include "../connection.h"
 #include "address.h"
 #include "loss.h"
 

@@ -293,24 +293,24 @@ static void assert_measures(const struct probe *probe, enum measured measured)
  * Set the figures of a session. Its requests complete at once. Its verdict arrives half a second
  * after the start, or after a multiple of path.exchange if nothing is measured.
  */
-static void set_measurement(struct connection *connection, const struct turn *turn)
+static void set_measurement(struct session *session, const struct turn *turn)
 {
 	static struct latency latency;
 	/* the second of the three sizes takes the shortest time */
 	int64_t factor = turn->size == 1 ? 2 : turn->size < 1048576 ? 1 : 3;
 
-	connection->figures = (struct figures){ .started = 1000, .completed = 2000 };
-	connection->figures.bytes = turn->measured & TO_SERVER ? turn->to_server / 2 / 8 : 1;
-	connection->peer_verdict.length = turn->measured & TO_CLIENT ? turn->to_client / 2 / 8 : 1;
-	connection->verdict_time = 1000 + 500000000;
+	session->figures = (struct figures){ .started = 1000, .completed = 2000 };
+	session->figures.bytes = turn->measured & TO_SERVER ? turn->to_server / 2 / 8 : 1;
+	session->peer_verdict.length = turn->measured & TO_CLIENT ? turn->to_client / 2 / 8 : 1;
+	session->verdict_time = 1000 + 500000000;
 	if (turn->measured == NOTHING)
-		connection->verdict_time += path.exchange * 1000000 * factor - 500000000;
+		session->verdict_time += path.exchange * 1000000 * factor - 500000000;
 	if (turn->measured != LATENCY)
 		return;
 	memset(&latency, 0, sizeof(latency));
 	for (int i = 1; i <= 1000; i++)
 		latency_count(&latency, i < 900 ? 2000 : 64000);
-	connection->figures.latency = &latency;
+	session->figures.latency = &latency;
 }
 
 static struct ibv_device device = { .transport_type = IBV_TRANSPORT_IWARP };
@@ -320,8 +320,7 @@ static void run_one(struct probe *probe)
 {
 	const struct turn *turn = path.turns++;
 	struct rdma_cm_id id = { .verbs = turn->port ? &verbs : NULL };
-	struct counting counting = { .before = path.counters[0], .after = path.counters[1] };
-	struct connection connection = {
+	struct session session = {
 		.protocol = { .connected = turn->connected,
 			      .verifying = true,
 			      .gave_up = turn->gave_up,
@@ -330,15 +329,20 @@ static void run_one(struct probe *probe)
 			      .verdict.status = turn->verdict },
 		.transfer = { .source.advertised_end = true,
 			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
-		.rejected = turn->rejected,
-		.rejection = { turn->hello_kind, { .refusal = (uint8_t)turn->refusal } },
-		.agreement.peer = { .version = HELLO_VERSION, .mtu = (uint8_t)path.mtu },
-		.peer.text = "peer",
 		.peer_verdict = { .errors = turn->errors_there,
 				  .missing = turn->missing_there,
 				  .retransmitted = turn->resent_there },
-		.counting = &counting,
-		.id = &id,
+	};
+	struct connection connection = {
+		.setup = { .terms.agreement.peer = { .version = HELLO_VERSION,
+						     .mtu = (uint8_t)path.mtu },
+			   .peer.text = "peer",
+			   .before = path.counters[0],
+			   .id = &id },
+		.session = &session,
+		.rejected = turn->rejected,
+		.rejection = { turn->hello_kind, { .refusal = (uint8_t)turn->refusal } },
+		.after = path.counters[1],
 	};
 
 	if (probe->session.pattern_size != turn->size)
@@ -350,11 +354,12 @@ static void run_one(struct probe *probe)
 	if (turn->absent)
 		return;
 	id.route.addr.src_sin = (struct sockaddr_in){ AF_INET, .sin_port = htons(turn->port) };
-	set_measurement(&connection, turn);
+	set_measurement(&session, turn);
 	probe->begun -= turn->milliseconds;
 	probe->stop_time -= probe->stop_time < INT64_MAX ? turn->milliseconds : 0;
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
-	snprintf(connection.agreement.peer.device, HELLO_DEVICE_SIZE, "%s", path.device);
+	snprintf(connection.setup.terms.agreement.peer.device, HELLO_DEVICE_SIZE, "%s",
+		 path.device);
 	failure_set(&connection.outcome, turn->status, "cause %d", turn->status);
 	probe_take(probe, &connection);
 	probe->reached |= turn->connected || turn->hello_kind != HELLO_ABSENT;
@@ -784,8 +789,7 @@ TEST(server_is_described_with_advice_on_a_smaller_mtu_over_roce)
 		path.device = cases[i].device;
 		snprintf(path.check.path.gid, sizeof(path.check.path.gid), "%s", cases[i].gid);
 		play(BROKEN);
-		snprintf(pattern, sizeof(pattern), "ok: peer: rdma-server%s",
-			 cases[i].found);
+		snprintf(pattern, sizeof(pattern), "ok: peer: rdma-server%s", cases[i].found);
 		expect("server", pattern);
 		expect_key("server", "device", *cases[i].device ? cases[i].device : NULL);
 	}

@@ -232,16 +232,16 @@ TEST(the_agreement_has_the_requested_options_or_the_session_fails)
 					     .device = "mlx5_0" };
 		struct cm_event event = { .private_data_size = HELLO_SIZE,
 					  .responder_resources = 16 };
-		struct limits limits = { .depth = 1 };
-		struct agreement agreement;
+		struct terms terms = { .options = &options,
+				       .one_way = options.one_way,
+				       .outgoing_length = 100,
+				       .limits.depth = 1 };
 		struct failure failure;
 
 		encode_hello(&hello, event.private_data);
-		assert_int_equal(negotiate(&options, &event, options.one_way, 100, &limits,
-					   &agreement, &failure),
-				 cases[i].status);
+		assert_int_equal(negotiate(&terms, &event, &failure), cases[i].status);
 		if (cases[i].status == STATUS_SUCCESS)
-			assert_string_equal(agreement.peer.device, "mlx5_0");
+			assert_string_equal(terms.agreement.peer.device, "mlx5_0");
 	}
 }
 

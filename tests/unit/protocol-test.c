@@ -26,7 +26,7 @@ enum beginning {
 	DONE,      /* MSG_DONE is sent, the peer's is expected */
 };
 
-struct session {
+struct course {
 	const char *what;
 	enum beginning beginning;
 	const char *who;       /* c: client, s: server */
@@ -50,7 +50,7 @@ struct session {
 #define LEAVES     { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 }
 #define IS_LEFT    { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 }
 
-static const struct session sessions[] = {
+static const struct course sessions[] = {
 { "a client delivers, verifies and disconnects", DONE, "c", "rw", false,
   { CHECKS, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, GOOD },
 { "a server delivers, verifies and waits for the client to disconnect", DONE, "s", "rwn", false,
@@ -168,7 +168,7 @@ static void play(const char *what, struct protocol *protocol, const struct momen
 }
 
 /* Return a session in the state in which it begins. */
-static struct protocol begin(const struct session *session, enum role role, char operation)
+static struct protocol begin(const struct course *session, enum role role, char operation)
 {
 	bool writes = operation == 'w', client = role == ROLE_CLIENT;
 	const struct moment client_begins[] = { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 },
@@ -194,7 +194,7 @@ static struct protocol begin(const struct session *session, enum role role, char
 	return protocol;
 }
 
-static void check_session(const struct session *session, enum role role, char operation)
+static void check_session(const struct course *session, enum role role, char operation)
 {
 	struct protocol protocol = begin(session, role, operation);
 

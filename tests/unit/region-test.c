@@ -212,7 +212,7 @@ int ibv_dereg_mr(UNUSED struct ibv_mr *mr)
 static struct options options;
 static struct console console;
 static struct log session_log;
-static struct limits limits;
+static struct terms terms;
 static struct region_account account;
 static struct region_owner owner;
 static struct region control, outgoing, incoming;
@@ -230,12 +230,11 @@ static int reset(UNUSED void **state)
 	options.operation = OPERATION_READ;
 	console_init(&console, options.json);
 	session_log = (struct log){ .console = &console, .options = &options };
-	memset(&limits, 0, sizeof(limits));
+	terms = (struct terms){ .options = &options };
 	account = (struct region_account){ .budget = without_limit, .cgroups_read = true };
 	owner = (struct region_owner){
 		.account = &account,
-		.options = &options,
-		.limits = &limits,
+		.terms = &terms,
 		.log = &session_log,
 	};
 	memset(&control, 0, sizeof(control));
@@ -319,7 +318,7 @@ TEST(cgroups_are_read_once_a_session_needs_more_than_a_page_or_is_not_alone)
 		struct stream_plan plan = plan_of(cases[i].length, 1);
 
 		account.cgroups_read = false;
-		owner.sessions = cases[i].sessions;
+		account.sessions = cases[i].sessions;
 		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
 		assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
 				 STATUS_SUCCESS);
@@ -366,7 +365,7 @@ TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 	assert_int_equal(kernel.calls, 0);
 	reset(NULL);
 	account.budget = (struct memory_budget){ SESSION_TAKES + PAGE - 1, "a pie", UINT64_MAX };
-	owner.sessions = 1;
+	account.sessions = 1;
 	assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
 			 STATUS_LOCAL_FAILURE);
 	assert_string_equal(failure.cause,
@@ -401,7 +400,7 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.role = cases[i].role;
 		options.one_off = cases[i].one_off;
-		owner.one_way = cases[i].one_way;
+		terms.one_way = cases[i].one_way;
 		account.budget.locked = cases[i].budget;
 		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);
 		if (cases[i].outgoing)
@@ -437,8 +436,8 @@ TEST(threads_and_state_of_a_session_count_towards_the_budget)
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.role = cases[i].role;
-		owner.sessions = cases[i].sessions;
-		owner.stuck_helpers = (int)cases[i].stuck;
+		account.sessions = cases[i].sessions;
+		account.stuck_helpers = (int)cases[i].stuck;
 		account.budget.total = cases[i].total;
 		account.budget.locked = cases[i].locked;
 		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);
@@ -454,7 +453,7 @@ TEST(a_server_with_200_mib_has_memory_for_64_sessions_both_ways)
 	account.budget.total = 50 * MEBIBYTE;
 	for (unsigned int count = 1; count <= 64; count++) {
 		kernel.calls = 0;
-		owner.sessions = count;
+		account.sessions = count;
 		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
 		assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
 				 STATUS_SUCCESS);
@@ -522,7 +521,7 @@ TEST(a_region_has_only_the_access_that_the_operation_needs)
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.operation = cases[i].operation;
-		limits.iwarp = cases[i].iwarp;
+		terms.limits.iwarp = cases[i].iwarp;
 		outgoing_ring(5000);
 		assert_int_equal(kernel.access, cases[i].outgoing);
 		incoming_ring(5000);

@@ -3,7 +3,6 @@
  * Tests of the output: the escaping of a peer's bytes before they reach a terminal; latencies; and
  * each printed line, figure and JSON object.
  */
-#include "rdma-common.h"
 #include "rdma-common/report.h"
 
 #include <arpa/inet.h>
@@ -223,7 +222,6 @@ TEST(quantiles_lie_within_the_counted_latencies)
 
 /* A program whose standard output and standard error are pipes, and a connection that has ended. */
 static struct {
-	struct options options;
 	struct console console;
 	int readers[STREAMS], writers[STREAMS];
 	struct engine engine;
@@ -231,16 +229,17 @@ static struct {
 	struct ibv_context verbs;
 	struct rdma_cm_id id;
 	struct connection connection;
+	struct session thread;
 	char printed[STREAMS][8192]; /* set by end() */
 } session;
 
 /* Begin a session in which nothing was measured; number 0: the session has no number. */
 static void begin(enum role role, unsigned int number)
 {
-	struct log *log = &session.connection.log;
+	struct log *log = &session.connection.setup.log;
 
 	memset(&session, 0, sizeof(session));
-	session.options = default_options(role);
+	session.connection.setup.options = default_options(role);
 	for (int i = 0; i < STREAMS; i++) {
 		int ends[2];
 
@@ -251,12 +250,13 @@ static void begin(enum role role, unsigned int number)
 	console_init(&session.console, false);
 	assert_int_equal(console_open(&session.console, session.writers[0], session.writers[1]), 0);
 	log->console = session.engine.log.console = &session.console;
-	log->options = session.engine.log.options = &session.options;
+	log->options = session.engine.log.options = &session.connection.setup.options;
 	if (number)
 		snprintf(log->prefix, sizeof(log->prefix), "[%u] ", number);
-	session.engine.options = session.connection.options = &session.options;
-	session.connection.engine = &session.engine;
-	session.connection.tos = -1;
+	session.engine.options = &session.connection.setup.options;
+	session.connection.setup.engine = &session.engine;
+	session.connection.setup.tos = -1;
+	session.connection.session = &session.thread;
 }
 
 /* End the session, and collect its output in `printed`. */
@@ -330,9 +330,9 @@ TEST(standard_output_with_other_data_gets_no_status_lines)
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		begin(ROLE_CLIENT, 7);
-		session.options = cases[i].options;
-		print_status(&session.connection.log, "line %d", 1);
-		print_trace(&session.connection.log, "trace %d", 2);
+		session.connection.setup.options = cases[i].options;
+		print_status(&session.connection.setup.log, "line %d", 1);
+		print_trace(&session.connection.setup.log, "trace %d", 2);
 		assert_printed(cases[i].output, cases[i].error);
 	}
 }
@@ -341,7 +341,7 @@ TEST(long_payload_is_shown_up_to_1024_bytes)
 {
 	struct excerpt excerpt = { .head = "three\0", .head_size = 100, .size = 100 };
 	char expected[4 * SHOWN_PAYLOAD], rest[SHOWN_PAYLOAD];
-	const struct log *log = &session.connection.log;
+	const struct log *log = &session.connection.setup.log;
 
 	begin(ROLE_CLIENT, 0);
 	print_payload(log, &excerpt);
@@ -373,35 +373,35 @@ TEST(long_payload_is_shown_up_to_1024_bytes)
 static void set_measurements(void)
 {
 	struct connection *connection = &session.connection;
-	struct transfer *transfer = &connection->transfer;
+	struct transfer *transfer = &session.thread.transfer;
 
 	snprintf(session.device.name, sizeof(session.device.name), "rxe0");
 	session.verbs.device = &session.device;
 	session.id.verbs = &session.verbs;
-	connection->id = &session.id;
-	connection->number = 42;
-	connection->peer = (struct endpoint){ .address = "192.0.2.1",
-					      .port = "7",
-					      .text = "192.0.2.1 port 7" };
-	connection->one_way = true;
+	connection->setup.id = &session.id;
+	connection->setup.number = 42;
+	connection->setup.peer = (struct endpoint){ .address = "192.0.2.1",
+						    .port = "7",
+						    .text = "192.0.2.1 port 7" };
+	connection->setup.terms.one_way = true;
 	snprintf(connection->outcome.cause, sizeof(connection->outcome.cause), "it \"failed\"");
-	connection->limits.transport = "RoCE";
-	connection->limits.depth = 3;
-	connection->tos = 104;
-	connection->protocol = (struct protocol){
+	connection->setup.terms.limits.transport = "RoCE";
+	connection->setup.terms.limits.depth = 3;
+	connection->setup.tos = 104;
+	session.thread.protocol = (struct protocol){
 		.connected = true, .disconnected = true, .verifying = true, .local = LOCAL_VERIFIED
 	};
 	transfer->source.stream.plan.length = 1572864;
 	transfer->sink.stream.plan.length = 1572864;
 	transfer->sink.stored = 77;
-	connection->figures = (struct figures){ .started = 1000000000,
-						.completed = 3000000000,
-						.bytes = 3145728000,
-						.request_bytes = 131072 };
-	connection->outgoing.nanoseconds = 250000000;
-	connection->incoming.verification.nanoseconds = 1125000000;
-	connection->incoming.verification.bytes = 154;
-	connection->outstanding_messages = 5;
+	session.thread.figures = (struct figures){ .started = 1000000000,
+						   .completed = 3000000000,
+						   .bytes = 3145728000,
+						   .request_bytes = 131072 };
+	session.thread.outgoing.nanoseconds = 250000000;
+	session.thread.incoming.verification.nanoseconds = 1125000000;
+	session.thread.incoming.verification.bytes = 154;
+	session.thread.outstanding_messages = 5;
 }
 
 /* Count 2000 latencies below 256 ns, where each nanosecond has a bucket of its own. */
@@ -426,17 +426,15 @@ static const struct counters counted_before = { .any = true, .values = { 4, 9, 0
 static const struct counters counted_after = { .any = true,
 					       .values = { 7, 2, 1, [ERROR_COUNTERS + 1] = 5 } };
 
-static struct counting counting;
-
 /* Set the values of set_measurements(), with latencies and counters. */
 static void set_all_measurements(void)
 {
 	set_measurements();
 	count_latencies();
-	session.connection.figures.latency = &latency;
-	counting = (struct counting){ .before = counted_before, .after = counted_after };
-	session.connection.counting = &counting;
-	session.connection.peer_verdict.errors = 121; /* the peer's count plus 1 */
+	session.thread.figures.latency = &latency;
+	session.connection.setup.before = counted_before;
+	session.connection.after = counted_after;
+	session.thread.peer_verdict.errors = 121; /* the peer's count plus 1 */
 }
 
 /* clang-format off */
@@ -447,22 +445,22 @@ TEST(figures_are_printed_only_for_an_established_session)
 	begin(ROLE_CLIENT, 0);
 	set_all_measurements();
 	report_session(connection); /* figures are not requested */
-	session.options.report = true;
+	session.connection.setup.options.report = true;
 	report_session(connection);
-	session.options.operation = OPERATION_WRITE;
-	connection->transfer.plan.writes = true;
-	connection->figures.completed = connection->figures.started;
-	connection->figures.latency = NULL;
-	counting.before.any = false;
+	session.connection.setup.options.operation = OPERATION_WRITE;
+	session.thread.transfer.plan.writes = true;
+	session.thread.figures.completed = session.thread.figures.started;
+	session.thread.figures.latency = NULL;
+	connection->setup.before.any = false;
 	report_session(connection);
-	counting.before.any = true;
-	connection->figures.bytes = 0; /* only the peer operates */
-	counting.after = counted_before;
-	counting.after.values[ERROR_COUNTERS + 2] = 9; /* congestion is not an error */
-	connection->peer_verdict.errors = 0;     /* the peer did not report its errors */
-	connection->protocol.disconnected = false;
+	connection->setup.before.any = true;
+	session.thread.figures.bytes = 0; /* only the peer operates */
+	connection->after = counted_before;
+	connection->after.values[ERROR_COUNTERS + 2] = 9; /* congestion is not an error */
+	session.thread.peer_verdict.errors = 0;     /* the peer did not report its errors */
+	session.thread.protocol.disconnected = false;
 	report_session(connection);
-	connection->protocol.connected = false;
+	session.thread.protocol.connected = false;
 	report_session(connection);
 	assert_printed(
 		"disconnected.\n"
@@ -496,14 +494,14 @@ TEST(end_of_a_session_reports_disconnect_unfinished_requests_and_failure)
 
 	begin(ROLE_SERVER, 42);
 	set_measurements();
-	session.options.verbose = true;
+	session.connection.setup.options.verbose = true;
 	report_session(connection);
-	connection->protocol.disconnected = false;
-	connection->outstanding_messages = 0;
-	connection->outstanding_receives = 6;
+	session.thread.protocol.disconnected = false;
+	session.thread.outstanding_messages = 0;
+	session.thread.outstanding_receives = 6;
 	connection->outcome.status = STATUS_TOO_SLOW;
 	report_session(connection);
-	connection->outstanding_receives = 0;
+	session.thread.outstanding_receives = 0;
 	connection->outcome.status = STATUS_SUCCESS;
 	report_session(connection);
 	assert_printed("[42] peer disconnected.\n",
@@ -534,18 +532,19 @@ TEST(server_prints_one_status_line_for_a_successful_session_of_a_check)
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct connection *connection = &session.connection;
-		struct options own;
+		struct options *own = &session.connection.setup.options;
+		struct options program;
 		char expected[128] = "";
 
 		begin(ROLE_SERVER, 3);
 		set_measurements();
-		own = session.options;
-		own.check = true;
-		own.operation = cases[i].operation;
-		session.options.verbose = own.verbose = cases[i].verbose;
-		connection->options = connection->log.options = &own;
-		connection->agreement.peer = cases[i].client;
-		connection->outstanding_messages = 0;
+		own->verbose = cases[i].verbose;
+		program = *own;
+		session.engine.options = &program;
+		own->check = true;
+		own->operation = cases[i].operation;
+		connection->setup.terms.agreement.peer = cases[i].client;
+		session.thread.outstanding_messages = 0;
 		connection->outcome.status = cases[i].status;
 		report_session(connection);
 		if (cases[i].expected)
@@ -565,11 +564,11 @@ TEST(json_result_has_each_measured_value)
 	inet_pton(AF_INET6, "fd00::2", &session.id.route.addr.src_sin6.sin6_addr);
 	session.id.route.num_paths = 1;
 	session.id.route.path_rec = &path;
-	session.options.pattern_size = 1572864;
-	session.options.duration_seconds = 2;
-	session.options.minimum_rate = 9;
+	session.connection.setup.options.pattern_size = 1572864;
+	session.connection.setup.options.duration_seconds = 2;
+	session.connection.setup.options.minimum_rate = 9;
 	report_json(&session.connection); /* prints nothing: JSON is not requested */
-	session.options.json = session.options.check = true;
+	session.connection.setup.options.json = session.connection.setup.options.check = true;
 	report_json(&session.connection);
 	/* clang-format off */
 	assert_object("session",
@@ -614,9 +613,9 @@ TEST(json_distinguishes_received_from_verified_bytes)
 
 		begin(ROLE_SERVER, 0);
 		set_measurements();
-		session.options.json = true;
-		session.connection.protocol = cases[i].protocol;
-		session.connection.transfer.sink.stored = cases[i].stored;
+		session.connection.setup.options.json = true;
+		session.thread.protocol = cases[i].protocol;
+		session.thread.transfer.sink.stored = cases[i].stored;
 		report_json(&session.connection);
 		snprintf(expected, sizeof(expected), "\"received_bytes\": %s", cases[i].expected);
 		assert_printed_among(expected);
@@ -649,11 +648,11 @@ TEST(json_has_null_for_values_that_were_not_measured)
 		char expected[512];
 
 		begin(ROLE_SERVER, 0);
-		session.options.json = true;
-		connection->transfer.plan.writes = true;
-		connection->transfer.source.stream.plan.length = cases[i].pass;
-		connection->figures.completed = cases[i].nanoseconds;
-		connection->figures.bytes = cases[i].bytes;
+		session.connection.setup.options.json = true;
+		session.thread.transfer.plan.writes = true;
+		session.thread.transfer.source.stream.plan.length = cases[i].pass;
+		session.thread.figures.completed = cases[i].nanoseconds;
+		session.thread.figures.bytes = cases[i].bytes;
 		report_json(connection);
 		snprintf(expected, sizeof(expected), "\"operations\": %d, %s \"request_bytes\"",
 			 cases[i].operations, cases[i].rates);
@@ -664,9 +663,9 @@ TEST(json_has_null_for_values_that_were_not_measured)
 TEST(program_without_a_session_prints_its_json_object)
 {
 	begin(ROLE_CLIENT, 0);
-	session.options.json = true;
-	session.options.address = "host-a";
-	session.options.port = "8";
+	session.connection.setup.options.json = true;
+	session.connection.setup.options.address = "host-a";
+	session.connection.setup.options.port = "8";
 	session.engine.process.signal_number = 15;
 	strcpy(session.engine.process.failure, "no /dev \xff");
 	report_no_session(&session.engine, STATUS_INTERRUPTED);
@@ -694,12 +693,12 @@ TEST(server_reports_its_listening_port)
 	report_listening(&session.engine, 47881);
 	assert_printed("listening on port 47881.\n", "");
 	begin(ROLE_SERVER, 0);
-	session.options.json = true;
-	session.options.port = "8"; /* this side's port, not the peer's */
+	session.connection.setup.options.json = true;
+	session.connection.setup.options.port = "8"; /* this side's port, not the peer's */
 	report_no_session(&session.engine, STATUS_LOCAL_FAILURE);
 	assert_printed_among("\"peer\": null, \"peer_port\": null");
 	begin(ROLE_SERVER, 0);
-	session.options.json = true;
+	session.connection.setup.options.json = true;
 	report_listening(&session.engine, 47881);
 	assert_object("listening", "\"role\": \"server\", \"port\": 47881 }\n",
 		      "listening on port 47881.\n");
@@ -723,14 +722,14 @@ TEST(interval_has_its_own_rate_and_errors)
 	};
 
 	begin(ROLE_SERVER, 42);
-	print_interval(&session.connection.log, &(struct interval){ .end = 1 });
+	print_interval(&session.connection.setup.log, &(struct interval){ .end = 1 });
 	assert_printed("[42] 0.000 to 1.000 s: 0 bytes, 0.00 MB/s (0.000 Gbit/s)\n", "");
 	begin(ROLE_SERVER, 42);
-	print_interval(&session.connection.log, &interval);
+	print_interval(&session.connection.setup.log, &interval);
 	assert_printed(line, "");
 	begin(ROLE_SERVER, 42);
-	session.options.json = true;
-	print_interval(&session.connection.log, &interval);
+	session.connection.setup.options.json = true;
+	print_interval(&session.connection.setup.log, &interval);
 	/* clang-format off */
 	assert_object("interval",
 		      "\"role\": \"server\", \"session\": 42, \"begin\": 2, \"end\": 2.5, \"bytes\": 6250000, "
