@@ -155,7 +155,7 @@ enum status post_receives(struct setup *setup, struct failure *failure)
 static int post_send(struct session *session, struct ibv_send_wr *request)
 {
 	struct ibv_send_wr *bad_wr = NULL;
-	int error = verb_error(ibv_post_send(session->setup->id->qp, request, &bad_wr));
+	int error = verb_error(ibv_post_send(session->qp, request, &bad_wr));
 
 	if (!error || !bad_wr)
 		session->outstanding_messages++;
@@ -215,7 +215,8 @@ static void prepare_batch(struct session *session)
 	const struct region *local = operation == OPERATION_WRITE ? &session->setup->outgoing_ring
 								  : &session->setup->incoming_ring;
 
-	session->batch = batch_create(operation, local, &session->peer_region);
+	session->batch = batch_create(operation, local, &session->peer_region,
+				      session->setup->terms.limits.inline_size);
 	if (!session->batch)
 		session_fail(session, STATUS_LOCAL_FAILURE,
 			     "cannot allocate memory for work requests: %s", strerror(errno));
@@ -235,7 +236,7 @@ static unsigned int make_batch(struct session *session, bool *more)
 		*more = transfer_next(&session->transfer, BATCH - count, &run);
 		if (!*more)
 			break;
-		batch_fill(session->batch, count, &run, session->setup->terms.limits.inline_size);
+		batch_fill(session->batch, count, &run);
 		count += run.count;
 		if (run.size > figures->request_bytes)
 			figures->request_bytes = run.size;
@@ -255,7 +256,7 @@ static int post_batch(struct session *session, unsigned int count, uint64_t byte
 	int error;
 
 	last->next = NULL;
-	error = verb_error(ibv_post_send(session->setup->id->qp, requests, &bad_wr));
+	error = verb_error(ibv_post_send(session->qp, requests, &bad_wr));
 	last->next = next;
 	if (error && bad_wr)
 		transfer_rejected(&session->transfer, wr_detail(bad_wr->wr_id));
@@ -1384,7 +1385,7 @@ static void check_clocks(struct session *session)
 static void force_error(struct session *session)
 {
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
-	int error = verb_error(ibv_modify_qp(session->setup->id->qp, &attributes, IBV_QP_STATE));
+	int error = verb_error(ibv_modify_qp(session->qp, &attributes, IBV_QP_STATE));
 
 	print_trace(&session->setup->log, "ibv_modify_qp to the error state: %s", strerror(error));
 }
@@ -1482,7 +1483,7 @@ static inline int poll_completions(struct session *session, struct ibv_wc *compl
 	int count = 0;
 
 	if (!session->channel_lost)
-		count = ibv_poll_cq(session->setup->cq, POLL_SIZE, completions);
+		count = ibv_poll_cq(session->cq, POLL_SIZE, completions);
 	if (count >= 0)
 		return count;
 	if (session->protocol.phase < PHASE_CLOSING)
@@ -1551,7 +1552,7 @@ static void take_event(struct session *session)
  */
 static void arm(struct session *session)
 {
-	int error = verb_error(ibv_req_notify_cq(session->setup->cq, 0));
+	int error = verb_error(ibv_req_notify_cq(session->cq, 0));
 
 	session->armed = true;
 	if (error)

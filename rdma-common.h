@@ -146,6 +146,8 @@ struct shared {
 struct session {
 	const struct setup *setup;
 	struct shared *shared;
+	struct ibv_qp *qp; /* the setup's; each turn uses it and the completion queue */
+	struct ibv_cq *cq;
 	struct protocol protocol;
 	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
 	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */

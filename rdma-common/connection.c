@@ -253,6 +253,8 @@ static enum status create_session(struct connection *connection, struct failure 
 	}
 	session->setup = setup;
 	session->shared = &connection->shared;
+	session->qp = setup->id->qp;
+	session->cq = setup->cq;
 	session->protocol = protocol_start(setup->options.role, setup->options.operation);
 	session->operation_time = INT64_MAX;
 	session->source_time = INT64_MAX;

@@ -59,7 +59,7 @@ struct ibv_sge make_sge(const struct region *region, uint64_t offset, uint64_t s
 }
 
 struct batch *batch_create(enum operation operation, const struct region *local,
-			   const struct message *remote)
+			   const struct message *remote, unsigned int inline_size)
 {
 	bool writes = operation == OPERATION_WRITE;
 	struct batch *batch = calloc(1, sizeof(*batch));
@@ -68,6 +68,7 @@ struct batch *batch_create(enum operation operation, const struct region *local,
 		return NULL;
 	batch->local = (uintptr_t)local->memory;
 	batch->remote = remote->value;
+	batch->inline_size = inline_size;
 	for (unsigned int i = 0; i < BATCH; i++) {
 		batch->sges[i] = make_sge(local, 0, 0);
 		batch->requests[i] = (struct ibv_send_wr){
@@ -81,8 +82,7 @@ struct batch *batch_create(enum operation operation, const struct region *local,
 	return batch;
 }
 
-void batch_fill(struct batch *batch, unsigned int first, const struct transfer_run *run,
-		unsigned int inline_size)
+void batch_fill(struct batch *batch, unsigned int first, const struct transfer_run *run)
 {
 	struct ibv_send_wr *request = &batch->requests[first], *end = request + run->count;
 	uint64_t id = make_wr_id(WR_OPERATION, run->number);
@@ -90,7 +90,7 @@ void batch_fill(struct batch *batch, unsigned int first, const struct transfer_r
 	uint64_t remote = batch->remote + run->remote;
 	uint64_t size = run->size, stride = run->stride;
 	unsigned int flags =
-		request->opcode == IBV_WR_RDMA_WRITE ? inline_flag(size, inline_size) : 0;
+		request->opcode == IBV_WR_RDMA_WRITE ? inline_flag(size, batch->inline_size) : 0;
 
 	for (; request < end; request++) {
 		request->wr_id = id++;

@@ -68,7 +68,8 @@ static inline unsigned int inline_flag(uint64_t size, unsigned int most)
 
 /* A linked list of work requests, of which one or more are posted, from the first on. */
 struct batch {
-	uint64_t local, remote; /* start addresses of this side's and the peer's region */
+	uint64_t local, remote;   /* start addresses of this side's and the peer's region */
+	unsigned int inline_size; /* maximum bytes of an inline work request */
 	struct ibv_send_wr requests[BATCH];
 	struct ibv_sge sges[BATCH];
 };
@@ -79,13 +80,9 @@ struct batch {
  * caller frees the list with free(3).
  */
 struct batch *batch_create(enum operation operation, const struct region *local,
-			   const struct message *remote);
+			   const struct message *remote, unsigned int inline_size);
 
-/*
- * Set the requests from `first` on to those of `run`, which must fit into the list. `inline_size`:
- * maximum bytes of an inline work request.
- */
-void batch_fill(struct batch *batch, unsigned int first, const struct transfer_run *run,
-		unsigned int inline_size);
+/* Set the requests from `first` on to those of `run`, which must fit into the list. */
+void batch_fill(struct batch *batch, unsigned int first, const struct transfer_run *run);
 
 #endif

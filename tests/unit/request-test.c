@@ -96,11 +96,11 @@ TEST(a_list_has_the_requests_of_its_runs)
 						   .count = 3,
 						   .signaled = true };
 	static const struct transfer_run second = { .number = 10, .size = 60, .count = 2 };
-	struct batch *batch = batch_create(OPERATION_WRITE, &local, &remote);
+	struct batch *batch = batch_create(OPERATION_WRITE, &local, &remote, 50);
 
 	assert_non_null(batch);
-	batch_fill(batch, 0, &first, 50);
-	batch_fill(batch, 3, &second, 50);
+	batch_fill(batch, 0, &first);
+	batch_fill(batch, 3, &second);
 	assert_request(&batch->requests[0], 7, 100, 50, IBV_SEND_INLINE);
 	assert_request(&batch->requests[1], 8, 150, 50, IBV_SEND_INLINE);
 	assert_request(&batch->requests[2], 9, 200, 50, IBV_SEND_INLINE | IBV_SEND_SIGNALED);
@@ -118,10 +118,10 @@ TEST(a_list_has_the_requests_of_its_runs)
 TEST(a_read_is_never_inline)
 {
 	static const struct transfer_run run = { .size = 1, .count = 1, .signaled = true };
-	struct batch *batch = batch_create(OPERATION_READ, &local, &remote);
+	struct batch *batch = batch_create(OPERATION_READ, &local, &remote, 50);
 
 	assert_non_null(batch);
-	batch_fill(batch, 0, &run, 50);
+	batch_fill(batch, 0, &run);
 	assert_int_equal(batch->requests[0].opcode, IBV_WR_RDMA_READ);
 	assert_request(&batch->requests[0], 0, 0, 1, IBV_SEND_SIGNALED);
 	free(batch);
