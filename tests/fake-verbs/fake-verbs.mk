@@ -58,7 +58,7 @@ $(OUTPUT)/rdma-common.o $(patsubst %,$(OUTPUT)/rdma-common/%.o,check/evidence he
 
 # The threads of the console wait for real readers, so simulated time does not wait for them. The number of their reads
 # differs from run to run, so the script cannot make these calls fail.
-$(OUTPUT)/rdma-common/console.o: CPPFLAGS += -Dstart_thread=start_console_thread -Dread=__real_read
+$(OUTPUT)/rdma-common/console.o: CPPFLAGS += -Dstart_thread=start_console_thread -Dread=__real_read -Dpoll=poll_console
 
 $(lessons): %: %.o $(fake_objects)
 	$(link)

@@ -50,6 +50,7 @@ int __wrap_fcntl(int descriptor, int command, long argument);
 __typeof__(poll) simulated_poll;
 __typeof__(pthread_join) simulated_join;
 int start_console_thread(pthread_t *id, void *(*routine)(void *), void *argument);
+__typeof__(poll) poll_console;
 
 struct order {
 	char name[NAME_SIZE];
@@ -997,6 +998,25 @@ int start_console_thread(pthread_t *id, void *(*routine)(void *), void *argument
 {
 	return create_thread(id, NULL,
 			     (struct thread){ routine, argument, &world.console_threads });
+}
+
+/*
+ * Wait for the threads of the console in real time. While both outputs can be written, only a busy
+ * machine holds a thread up: wait again.
+ */
+int poll_console(struct pollfd *ready, nfds_t count, int milliseconds)
+{
+	struct pollfd outputs[] = {
+		{ .fd = STDOUT_FILENO, .events = POLLOUT },
+		{ .fd = STDERR_FILENO, .events = POLLOUT },
+	};
+	int result;
+
+	do
+		result = poll(ready, count, milliseconds);
+	while (result == 0 && milliseconds > 0 && poll(outputs, 2, 0) == 2 &&
+	       outputs[0].revents == POLLOUT && outputs[1].revents == POLLOUT);
+	return result;
 }
 
 /* A thread in sem_wait(3), which neither the clock nor a stimulus wakes. */
