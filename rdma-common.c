@@ -118,8 +118,8 @@ static void count_wire_progress(struct session *session);
 /* Set the time of this turn. A poll that finds nothing does not call this, and so stays fast. */
 static inline void read_clock(struct session *session)
 {
-	session->now_nanoseconds = now_nanoseconds();
-	session->now = session->now_nanoseconds / 1000000;
+	session->clocks.now_nanoseconds = now_nanoseconds();
+	session->clocks.now = session->clocks.now_nanoseconds / 1000000;
 }
 
 /* Post a receive into `slot`, and count it in `count`. Return 0 or an errno value. */
@@ -288,9 +288,9 @@ static void start_intervals(struct session *session)
 {
 	if (interval_length(session) == 0)
 		return;
-	session->interval_time = session->now + interval_length(session);
-	session->interval_begin = session->figures.started;
-	session->interval_counters = session->setup->before;
+	session->clocks.interval_time = session->clocks.now + interval_length(session);
+	session->clocks.interval_begin = session->figures.started;
+	session->clocks.interval_counters = session->setup->before;
 }
 
 /*
@@ -302,12 +302,12 @@ static void start_clocks(struct session *session)
 	const struct options *options = &session->setup->options;
 
 	read_clock(session);
-	session->figures.started = session->now_nanoseconds;
+	session->figures.started = session->clocks.now_nanoseconds;
 	session->figures.completed = session->figures.started;
-	session->operation_time =
-		end_of_passes(operation_passes(options), options->duration_seconds, session->now);
+	session->clocks.operation_time = end_of_passes(
+		operation_passes(options), options->duration_seconds, session->clocks.now);
 	if (session->protocol.operation == OPERATION_WRITE)
-		session->source_time = session->operation_time;
+		session->clocks.source_time = session->clocks.operation_time;
 	start_intervals(session);
 }
 
@@ -317,7 +317,8 @@ static void start_source_clock(struct session *session)
 	const struct hello *peer = &session->setup->terms.agreement.peer;
 
 	if (session->protocol.operation == OPERATION_READ)
-		session->source_time = end_of_passes(peer->passes, peer->seconds, session->now);
+		session->clocks.source_time =
+			end_of_passes(peer->passes, peer->seconds, session->clocks.now);
 }
 
 /*
@@ -334,7 +335,7 @@ static void note_posting(struct session *session, uint64_t position)
 	 * latencies are measured only at depth 1: a pass begins where the last measured one ended
 	 */
 	if (figures->latency && position == figures->bytes)
-		figures->pass_posted = session->now_nanoseconds;
+		figures->pass_posted = session->clocks.now_nanoseconds;
 }
 
 /* Post all work requests of the operation that may be posted now. Return 0 or an errno value. */
@@ -367,10 +368,10 @@ static int send_window(struct session *session)
 {
 	struct message message;
 
-	if (session->now < session->quiet_until)
+	if (session->clocks.now < session->clocks.quiet_until)
 		return 0;
-	session->window_time = transfer_window_time(&session->transfer, session->now);
-	if (session->window_time > session->now || !window_is_allowed(session))
+	session->clocks.window_time = transfer_window_time(&session->transfer, session->clocks.now);
+	if (session->clocks.window_time > session->clocks.now || !window_is_allowed(session))
 		return 0;
 	count_wire_progress(session); /* first: MSG_WINDOW may make the peer owe more */
 	message = (struct message){ .type = MSG_WINDOW };
@@ -448,18 +449,18 @@ static int send_verdict(struct session *session)
 /* Report the interval that ends now, unless it has no duration, and begin the next one. */
 static void end_interval(struct session *session)
 {
-	int64_t started = session->figures.started, now = session->now_nanoseconds;
+	int64_t started = session->figures.started, now = session->clocks.now_nanoseconds;
 	uint64_t completed = session->transfer.operation.completed;
 	struct interval interval = {
 		.session = session->setup->number,
-		.begin = (double)(session->interval_begin - started) / 1e9,
+		.begin = (double)(session->clocks.interval_begin - started) / 1e9,
 		.end = (double)(now - started) / 1e9,
-		.bytes = completed - session->interval_bytes,
+		.bytes = completed - session->clocks.interval_bytes,
 	};
-	struct counters *begun = &session->interval_counters;
+	struct counters *begun = &session->clocks.interval_counters;
 	struct counters counters;
 
-	if (now <= session->interval_begin)
+	if (now <= session->clocks.interval_begin)
 		return;
 	if (begun->any) {
 		read_counters(session->setup, &counters);
@@ -467,16 +468,16 @@ static void end_interval(struct session *session)
 		*begun = counters;
 	}
 	print_interval(&session->setup->log, &interval);
-	session->interval_begin = now;
-	session->interval_bytes = completed;
+	session->clocks.interval_begin = now;
+	session->clocks.interval_bytes = completed;
 }
 
 /* End the last interval, however short, because the operation has ended. */
 static void end_intervals(struct session *session)
 {
-	if (session->interval_time != INT64_MAX)
+	if (session->clocks.interval_time != INT64_MAX)
 		end_interval(session);
-	session->interval_time = INT64_MAX;
+	session->clocks.interval_time = INT64_MAX;
 }
 
 static void end_operation(struct session *session)
@@ -492,7 +493,8 @@ static void begin_operation(struct session *session)
 	read_clock(session);
 	start_source_clock(session);
 	if (!session->protocol.operates) {
-		session->figures.started = session->now_nanoseconds; /* for the progress line */
+		session->figures.started =
+			session->clocks.now_nanoseconds; /* for the progress line */
 		return;
 	}
 	print_status(&session->setup->log, "received MSG_MR. %s remote memory...",
@@ -546,7 +548,7 @@ static void feed(struct session *session, enum event_type type, enum status stat
 	session->protocol = step.protocol;
 	session->actions |= step.actions;
 	session->stepped = true;
-	session->quiet_until = INT64_MIN;
+	session->clocks.quiet_until = INT64_MIN;
 	follow_step(session, &before, type, step.actions);
 }
 
@@ -645,10 +647,10 @@ static void begin_wait(struct session *session, int64_t now)
 	    (protocol->result.status != STATUS_SUCCESS || protocol->overdue ||
 	     protocol->disconnected))
 		timeout = CLOSING_MILLISECONDS;
-	session->deadline = now + timeout;
-	session->wire_time = 0;
-	session->probe_interval = PROBE_MILLISECONDS;
-	session->probe_time = now + session->probe_interval;
+	session->clocks.deadline = now + timeout;
+	session->clocks.wire_time = 0;
+	session->clocks.probe_interval = PROBE_MILLISECONDS;
+	session->clocks.probe_time = now + session->clocks.probe_interval;
 }
 
 /*
@@ -668,9 +670,9 @@ static void count_progress(struct session *session, enum debtor mover, int64_t t
  */
 static void count_wire_progress(struct session *session)
 {
-	if (session->wire_time > 0)
-		count_progress(session, DEBTOR_WIRE, session->wire_time);
-	session->wire_time = 0;
+	if (session->clocks.wire_time > 0)
+		count_progress(session, DEBTOR_WIRE, session->clocks.wire_time);
+	session->clocks.wire_time = 0;
 }
 
 /*
@@ -680,8 +682,8 @@ static void count_wire_progress(struct session *session)
 static int64_t own_deadline(const struct session *session)
 {
 	if (!session->outgoing.helper && !session->incoming.helper)
-		return session->deadline;
-	return session->deadline - TRANSFER_MILLISECONDS -
+		return session->clocks.deadline;
+	return session->clocks.deadline - TRANSFER_MILLISECONDS -
 	       timeout_milliseconds(&session->setup->options) / OWN_DELAYS_PER_TIMEOUT;
 }
 
@@ -723,10 +725,10 @@ static void check_deadline(struct session *session)
 	struct failure failure;
 
 	count_wire_progress(session);
-	if (session->now < own_deadline(session))
+	if (session->clocks.now < own_deadline(session))
 		return;
 	delay = own_delay(session);
-	if (!delay && session->now < session->deadline)
+	if (!delay && session->clocks.now < session->clocks.deadline)
 		return;
 	if (!delay) {
 		timeout_expired(&session->setup->options, &failure);
@@ -748,19 +750,20 @@ static void check_deadline(struct session *session)
 /* Return the time until which the thread may wait if nothing happens. */
 static int64_t session_due(const struct session *session)
 {
-	int64_t due = session->deadline, own;
+	int64_t due = session->clocks.deadline, own;
 
-	if (session->now < session->quiet_until)
-		return session->quiet_until;
+	if (session->clocks.now < session->clocks.quiet_until)
+		return session->clocks.quiet_until;
 	own = own_deadline(session);
-	if (own > session->now) /* otherwise this side waits for the peer, not for a disk */
+	if (own > session->clocks.now) /* otherwise this side waits for the peer, not for a disk */
 		due = earlier(due, own);
 	if (session->protocol.phase == PHASE_EXCHANGING) {
-		due = earlier(due, session->probe_time);
-		due = earlier(due, earlier(session->operation_time, session->source_time));
-		due = earlier(due, session->interval_time);
+		due = earlier(due, session->clocks.probe_time);
+		due = earlier(due,
+			      earlier(session->clocks.operation_time, session->clocks.source_time));
+		due = earlier(due, session->clocks.interval_time);
 	}
-	return window_is_allowed(session) ? earlier(due, session->window_time) : due;
+	return window_is_allowed(session) ? earlier(due, session->clocks.window_time) : due;
 }
 
 /* ---- What arrives ---- */
@@ -773,7 +776,7 @@ static void handle_window(struct session *session, unsigned int slot, const stru
 	const char *wrong = "arrived out of turn";
 	int error;
 
-	session->quiet_until = INT64_MIN;
+	session->clocks.quiet_until = INT64_MIN;
 	if (protocol->gave_up)
 		return;
 	if (window_may_come(protocol))
@@ -785,7 +788,7 @@ static void handle_window(struct session *session, unsigned int slot, const stru
 	if (protocol->phase >= PHASE_CLOSING) /* nothing more is posted */
 		return;
 	if (session->transfer.moves != moves)
-		begin_wait(session, session->now);
+		begin_wait(session, session->clocks.now);
 	error = post_receive(session->setup, slot, &session->outstanding_receives);
 	if (error && !session->outstanding_receives) /* else receives are left */
 		refuse_post(session, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
@@ -892,7 +895,7 @@ static void handle_message(struct session *session, unsigned int slot, uint32_t 
 		break;
 	case MSG_VERDICT:
 		session->peer_verdict = message;
-		session->verdict_time = session->now_nanoseconds;
+		session->verdict_time = session->clocks.now_nanoseconds;
 		handle_verdict(session, message.value);
 		break;
 	default:
@@ -918,8 +921,9 @@ static void measure(struct session *session)
 		figures->passes_bytes += since == pass ? pass : since - since % pass;
 	}
 	if (figures->latency)
-		latency_count(figures->latency, session->now_nanoseconds - figures->pass_posted);
-	figures->completed = session->now_nanoseconds;
+		latency_count(figures->latency,
+			      session->clocks.now_nanoseconds - figures->pass_posted);
+	figures->completed = session->clocks.now_nanoseconds;
 	figures->bytes = bytes;
 }
 
@@ -934,12 +938,13 @@ double operation_rate(const struct session *session)
 static void handle_operation_completion(struct session *session)
 {
 	measure(session);
-	if (session->interval_time != INT64_MAX && transfer_outstanding(&session->transfer) == 0 &&
-	    transfer_operated(&session->transfer))
+	if (session->clocks.interval_time != INT64_MAX &&
+	    transfer_outstanding(&session->transfer) == 0 && transfer_operated(&session->transfer))
 		end_intervals(session);
-	session->wire_time = session->now;
+	session->clocks.wire_time = session->clocks.now;
 	/* progress is reported and drawn when it is this old */
-	session->quiet_until = earlier(session->quiet_until, session->now + TRANSFER_MILLISECONDS);
+	session->clocks.quiet_until =
+		earlier(session->clocks.quiet_until, session->clocks.now + TRANSFER_MILLISECONDS);
 	if (session->protocol.local == LOCAL_DONE_POSTED && operation_completed(session))
 		end_operation(session);
 }
@@ -955,7 +960,7 @@ static void handle_message_completion(struct session *session, enum message_type
 
 	if (type == MSG_WINDOW) {
 		session->window_outstanding = false;
-		session->quiet_until = INT64_MIN;
+		session->clocks.quiet_until = INT64_MIN;
 		return;
 	}
 	if (type != MSG_VERDICT)
@@ -1012,7 +1017,7 @@ static void count_completion(struct session *session, uint64_t wr_id)
 	enum wr_kind kind = wr_kind(wr_id);
 
 	if (kind == WR_OPERATION) /* requests complete in order, and not all ask for a completion */
-		transfer_completed(&session->transfer, wr_detail(wr_id), session->now);
+		transfer_completed(&session->transfer, wr_detail(wr_id), session->clocks.now);
 	else if (kind == WR_RECEIVE)
 		session->outstanding_receives--;
 	else
@@ -1160,7 +1165,7 @@ static bool fill_ring(struct session *session)
 	if (failure.status != STATUS_SUCCESS)
 		give_up(session, &failure);
 	else if (moved)
-		count_progress(session, DEBTOR_NONE, session->now);
+		count_progress(session, DEBTOR_NONE, session->clocks.now);
 	return moved;
 }
 
@@ -1264,7 +1269,7 @@ static bool empty_ring(struct session *session)
 	case INCOMING_WAITS:
 		return false;
 	case INCOMING_MOVED:
-		count_progress(session, DEBTOR_NONE, session->now);
+		count_progress(session, DEBTOR_NONE, session->clocks.now);
 		return true;
 	default:
 		end_incoming(session, &failure);
@@ -1295,10 +1300,10 @@ static void probe(struct session *session)
 	};
 	int error;
 
-	session->probe_interval *= 2;
-	if (session->probe_interval > longest)
-		session->probe_interval = longest;
-	session->probe_time = session->now + session->probe_interval;
+	session->clocks.probe_interval *= 2;
+	if (session->clocks.probe_interval > longest)
+		session->clocks.probe_interval = longest;
+	session->clocks.probe_time = session->clocks.now + session->clocks.probe_interval;
 	if (outstanding_sends(session) ||
 	    probe_disturbs(&session->protocol, session->setup->terms.limits.iwarp))
 		return;
@@ -1314,18 +1319,18 @@ static void probe(struct session *session)
  */
 static void end_durations(struct session *session)
 {
-	int64_t now = session->now;
+	int64_t now = session->clocks.now;
 
-	if (now >= session->source_time) {
-		session->source_time = INT64_MAX;
+	if (now >= session->clocks.source_time) {
+		session->clocks.source_time = INT64_MAX;
 		session->outgoing.ending = true;
 		session->stepped = true; /* the operation may have reached its end already */
 	}
-	if (now >= session->operation_time) {
-		session->operation_time = INT64_MAX;
+	if (now >= session->clocks.operation_time) {
+		session->clocks.operation_time = INT64_MAX;
 		/* postpone an interval that is due now: the operation may end soon */
-		if (session->interval_time <= now)
-			session->interval_time += interval_length(session);
+		if (session->clocks.interval_time <= now)
+			session->clocks.interval_time += interval_length(session);
 		transfer_stop(&session->transfer);
 	}
 }
@@ -1333,13 +1338,13 @@ static void end_durations(struct session *session)
 static void check_exchange_clocks(struct session *session)
 {
 	end_durations(session);
-	if (session->now >= session->probe_time)
+	if (session->clocks.now >= session->clocks.probe_time)
 		probe(session);
-	if (session->now >= session->interval_time) {
+	if (session->clocks.now >= session->clocks.interval_time) {
 		end_interval(session);
 		/* skip intervals that a late turn has missed */
-		while (session->interval_time <= session->now)
-			session->interval_time += interval_length(session);
+		while (session->clocks.interval_time <= session->clocks.now)
+			session->clocks.interval_time += interval_length(session);
 	}
 }
 
@@ -1364,15 +1369,15 @@ static void show_progress(const struct session *session)
 	}
 	if (done < all)
 		print_progress(&session->setup->log, done, all,
-			       session->now_nanoseconds - session->figures.started);
+			       session->clocks.now_nanoseconds - session->figures.started);
 }
 
 /* Handle every due clock but window_time. */
 static void check_clocks(struct session *session)
 {
-	if (session->now >= session->progress_time) {
+	if (session->clocks.now >= session->clocks.progress_time) {
 		show_progress(session);
-		session->progress_time = session->now + PROGRESS_MILLISECONDS;
+		session->clocks.progress_time = session->clocks.now + PROGRESS_MILLISECONDS;
 	}
 	check_deadline(session);
 	if (session->protocol.phase == PHASE_EXCHANGING)
@@ -1574,7 +1579,7 @@ static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 
 static int milliseconds_left(const struct session *session)
 {
-	int64_t left = session_due(session) - session->now;
+	int64_t left = session_due(session) - session->clocks.now;
 
 	if (left <= 0)
 		return 0;
@@ -1652,7 +1657,7 @@ static bool look_at_everything(struct session *session)
 	check_clocks(session); /* after the arrivals, which may extend the deadline */
 	advance(session);
 	if (!moved && !session->stepped && is_quiet(session))
-		session->quiet_until = session_due(session);
+		session->clocks.quiet_until = session_due(session);
 	return moved;
 }
 
@@ -1669,11 +1674,11 @@ static bool run_turn(struct session *session, struct ibv_wc *completions, int co
 	if (atomic_load(&session->shared->notifications))
 		handle_notifications(session);
 	session->stepped = false;
-	if (session->now < session->quiet_until) {
+	if (session->clocks.now < session->clocks.quiet_until) {
 		advance(session);
 		return false;
 	}
-	session->quiet_until = INT64_MIN;
+	session->clocks.quiet_until = INT64_MIN;
 	return look_at_everything(session);
 }
 
@@ -1698,7 +1703,7 @@ static void run_session(struct session *session)
 	session->ready[0] = (struct pollfd){ .fd = session->setup->channel->fd, .events = POLLIN };
 	session->ready[1] = (struct pollfd){ .fd = session->shared->wake, .events = POLLIN };
 	read_clock(session);
-	begin_wait(session, session->now);
+	begin_wait(session, session->clocks.now);
 	begin_closed(session);
 	begin_output(session);
 	/* fill the ring before MSG_MR announces it, as far as that needs no helper */

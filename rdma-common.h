@@ -140,30 +140,10 @@ struct shared {
 };
 
 /*
- * The state of a session, owned by its thread. The main thread touches it only before it starts the
- * thread and after it has joined it.
+ * The clocks of a session. Times are in milliseconds (now_milliseconds()), unless a comment says
+ * nanoseconds.
  */
-struct session {
-	const struct setup *setup;
-	struct shared *shared;
-	struct ibv_qp *qp; /* the setup's; each turn uses it and the completion queue */
-	struct ibv_cq *cq;
-	struct protocol protocol;
-	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
-	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
-	struct transfer transfer;
-	struct figures figures;
-	struct counters after; /* the port's counters at the end, before this side's verdict */
-	struct counters interval_counters; /* the same at the start of the current --interval */
-	char causes[CAUSES][CAUSE_SIZE];   /* texts for `protocol`: number n is at index n - 1 */
-	struct message peer_region;        /* the peer's MSG_MR */
-	uint64_t peer_digest;              /* from the peer's MSG_DONE */
-	struct message peer_verdict; /* the peer's MSG_VERDICT; its figures are not verified */
-	int64_t verdict_time; /* when the peer's MSG_VERDICT arrived, in nanoseconds; 0: not yet */
-	struct outgoing outgoing;
-	struct incoming incoming;
-
-	/* Times in milliseconds (now_milliseconds()), unless a comment says nanoseconds. */
+struct clocks {
 	int64_t now;             /* time of this turn */
 	int64_t now_nanoseconds; /* the same time in nanoseconds */
 	int64_t window_time; /* when MSG_WINDOW is due, as computed at the end of the latest turn */
@@ -181,9 +161,35 @@ struct session {
 	int64_t operation_time; /* when this side's timed operation ends; INT64_MAX: never */
 	int64_t progress_time;  /* when progress may be shown next */
 	int64_t interval_time;  /* when the current --interval ends; INT64_MAX: there is none */
-	/* Start of the current --interval in nanoseconds, and bytes completed before it. */
+	/* At the start of the current --interval: nanoseconds, bytes completed, counters. */
 	int64_t interval_begin;
 	uint64_t interval_bytes;
+	struct counters interval_counters;
+};
+
+/*
+ * The state of a session, owned by its thread. The main thread touches it only before it starts the
+ * thread and after it has joined it.
+ */
+struct session {
+	const struct setup *setup;
+	struct shared *shared;
+	struct ibv_qp *qp; /* the setup's; each turn uses it and the completion queue */
+	struct ibv_cq *cq;
+	struct protocol protocol;
+	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
+	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
+	struct transfer transfer;
+	struct figures figures;
+	struct counters after; /* the port's counters at the end, before this side's verdict */
+	char causes[CAUSES][CAUSE_SIZE]; /* texts for `protocol`: number n is at index n - 1 */
+	struct message peer_region;      /* the peer's MSG_MR */
+	uint64_t peer_digest;            /* from the peer's MSG_DONE */
+	struct message peer_verdict;     /* the peer's MSG_VERDICT; its figures are not verified */
+	int64_t verdict_time; /* when the peer's MSG_VERDICT arrived, in nanoseconds; 0: not yet */
+	struct outgoing outgoing;
+	struct incoming incoming;
+	struct clocks clocks;
 
 	bool operation_failed;   /* a work request of the operation failed or was flushed */
 	bool window_outstanding; /* a MSG_WINDOW is posted and has not completed */

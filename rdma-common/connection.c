@@ -256,9 +256,9 @@ static enum status create_session(struct connection *connection, struct failure 
 	session->qp = setup->id->qp;
 	session->cq = setup->cq;
 	session->protocol = protocol_start(setup->options.role, setup->options.operation);
-	session->operation_time = INT64_MAX;
-	session->source_time = INT64_MAX;
-	session->interval_time = INT64_MAX;
+	session->clocks.operation_time = INT64_MAX;
+	session->clocks.source_time = INT64_MAX;
+	session->clocks.interval_time = INT64_MAX;
 	session->armed = true;
 	session->outstanding_receives = setup->receives;
 	connection->session = session;
