@@ -549,9 +549,7 @@ void connection_not_accepted(struct connection *connection, int error)
 
 void connection_reject(struct connection *connection, enum refusal refusal)
 {
-	if (!connection_is_over(connection)) /* otherwise keep the recorded cause */
-		connection_fail(connection, STATUS_REFUSED, "refused: %s",
-				refusal_describe(refusal));
+	connection_fail(connection, STATUS_REFUSED, "refused: %s", refusal_describe(refusal));
 	reject(connection, refusal);
 }
 
