@@ -130,20 +130,20 @@ is_among() {
 	[ "$count" -gt 10 ]
 }
 
-# made NAME: print the builds that a row of fake-verbs.bats makes, in a folder whose fake-verbs.mk only names the build.
+# made NAME: print the builds that a row on the fake library makes, in a folder whose fake-verbs.mk only names the build.
 made() {
 	local folder=$BATS_TEST_TMPDIR
 	mkdir -p "$folder/tests/fake-verbs"
-	cp "$BATS_TEST_DIRNAME"/{helpers.bash,fake-verbs.bats} "$folder/tests"
+	cp "$BATS_TEST_DIRNAME"/{helpers.bash,fake.bash,fake-*.bats} "$folder/tests"
 	cp "$BATS_TEST_DIRNAME/fake-verbs/faults" "$folder/tests/fake-verbs"
 	printf '%s\n' 'all:' $'\t@echo $(SANITIZE) >>made' >"$folder/tests/fake-verbs/fake-verbs.mk"
 	: >"$folder/made"
-	run env -u FAKE_VERBS_PROGRAMS bats -f "$1" "$folder/tests/fake-verbs.bats"
+	run env -u FAKE_VERBS_PROGRAMS bats -f "$1" "$folder"/tests/fake-*.bats
 	[ "${lines[0]}" = 1..1 ] # one row has this name
 	paste -sd ' ' "$folder/made"
 }
 
-@test "one row of fake-verbs.bats makes only the builds that it runs" {
+@test "one row on the fake library makes only the builds that it runs" {
 	[ "$(made '^--verbose prints verbs')" = none ]
 	[ "$(made '^either program reports a damaged byte')" = address ]
 	[ "$(made '^ThreadSanitizer .* with helpers')" = thread ]

@@ -1,7 +1,7 @@
 # Faults on the other side, on the path and on this side. Read this file as a table: each line has a fault, the modes,
 # and the standard error, the exit status and the time limit of the program under test. The other side is tests/peer,
 # which behaves correctly except for the named fault. This file has the faults that need a kernel or a wire; the unit
-# tests and fake-verbs.bats have the invalid messages of a peer.
+# tests and fake-*.bats have the invalid messages of a peer.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers

@@ -159,7 +159,7 @@ unmount_slowly() {
 	lab run a rmdir /run/disk
 }
 
-# fake-verbs.bats has a slow disk and a short --timeout, in simulated time: on a busy host this disk may be slower than any
+# fake-streams.bats has a slow disk and a short --timeout, in simulated time: on a busy host this disk may be slower than any
 # short --timeout.
 # bats test_tags=roce
 @test "a file is stored completely on a disk of 1 MB/s" {

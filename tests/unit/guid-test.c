@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Devices whose node GUID is 0, in sysfs. fake-verbs.bats has the calls that find such a device. */
+/* Devices whose node GUID is 0, in sysfs. fake-connecting.bats has the calls that find one. */
 #include "rdma-common/guid.h"
 
 #include "unit.h"
