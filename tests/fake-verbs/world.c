@@ -142,16 +142,23 @@ void *allocate(size_t size)
 	return memory;
 }
 
-/* Map the memory: a leak detector would follow pointers in static memory, and miss leaks. */
+/*
+ * Memory of keep(). It is mapped: a leak detector would follow pointers in static memory, and miss
+ * leaks. It is mapped before any thread exists: a race detector takes mmap(2) for a write.
+ */
+static uint8_t *arena;
+
+__attribute__((constructor)) static void map_arena(void)
+{
+	arena = __real_mmap(NULL, ARENA_SIZE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 void *keep(size_t size)
 {
-	static uint8_t *arena;
 	static size_t used;
 	void *memory;
 
-	if (!arena)
-		arena = __real_mmap(NULL, ARENA_SIZE, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	forbid(arena == MAP_FAILED || ARENA_SIZE - used < size, "no memory for the fake itself");
 	memory = arena + used;
 	used += (size + 15) & ~(size_t)15;
