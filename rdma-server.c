@@ -335,11 +335,10 @@ static struct options options_for(const struct server *server, const struct peer
 	return options;
 }
 
-/* Reject a request that becomes no session, and destroy its identifier. */
-static void turn_away(struct server *server, struct rdma_cm_id *id, const struct options *options,
-		      enum refusal refusal)
+/* Reject a request for which no session can be set up, and destroy its identifier. */
+static void turn_away(struct server *server, struct rdma_cm_id *id, const struct options *options)
 {
-	reject_request(id, options, refusal);
+	reject_request(id, options, REFUSAL_SETUP);
 	id->context = NULL; /* if the id remains, its late events are ignored */
 	if (rdma_destroy_id(id))
 		print_warning(&server->engine.console, "cannot destroy a connection identifier: %s",
@@ -380,7 +379,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	/* NULL if the device has node GUID 0 (ucma_query_addr() in librdmacm's cma.c) */
 	if (!event->id->verbs) {
 		warn_unfound(server, event->id);
-		turn_away(server, event->id, &options, REFUSAL_SETUP);
+		turn_away(server, event->id, &options);
 		return;
 	}
 	connection = connection_create(&server->engine, event->id, &options,
