@@ -284,7 +284,7 @@ check_unfound() {
 	local mode
 	for mode in read write; do
 		client -t "$LIMIT" "$mode" 192.0.2.1 "$port"
-		ends 4 "the server refused: the server could not set up the session; see its messages"
+		refused "the server refused: the server could not set up the session; see its messages"
 	done
 	serves_well read
 	grep "rejected a connect request to 192.0.2.1: $1" "$server_err"
