@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 /*
- * Number of lines that can be queued for each output; more if pages exceed 4 KiB, fewer if the user
- * has many pipes (pipe(7)).
+ * Number of lines that can be queued for each output. It is larger if pages exceed 4 KiB, smaller
+ * if the user has many pipes (pipe(7)).
  */
 #define CONSOLE_CAPACITY 2048
 
@@ -42,9 +42,12 @@ struct outlet {
 
 /* A console must be static: a thread stuck in write(2) may outlive main(). */
 struct console {
-	bool json;          /* standard output carries only JSON objects */
-	unsigned int count; /* number of outlets: 1 if both streams are one file; 0: no threads, so
-			       console_print() writes and may block */
+	bool json; /* standard output carries only JSON objects */
+	/*
+	 * Number of outlets: 1 if both streams are one file. It is 0 without threads:
+	 * console_print() then writes, and may block.
+	 */
+	unsigned int count;
 	struct outlet outlets[STREAMS];
 	atomic_uint running;     /* number of running threads */
 	int ended;               /* eventfd(2): readable after the last thread has ended */
@@ -71,22 +74,22 @@ void print_warning(struct console *console, const char *format, ...)
 
 /*
  * Draw `text`, ASCII without a newline, as the last line of the terminal at standard error. It
- * replaces the previous text, is cut to the terminal's width, and is dropped if several lines are
- * queued. An empty text, or the next printed line, removes it. No effect without threads.
+ * replaces the previous text, and is cut to the terminal's width. If several lines are queued, it
+ * is dropped. An empty text, or the next printed line, removes it. No effect without threads.
  */
 void console_draw(struct console *console, const char *text);
 
 /*
- * Close the pipes, and wait until everything is written, for at most `milliseconds`, or until the
- * descriptor `interruption` (-1: none) is readable. Return true if each queued line was written, or
- * its write failed. Afterwards no thread may print.
+ * Close the pipes, and wait until each queued line was written, or its write failed. Wait at most
+ * `milliseconds`, and no longer than until the descriptor `interruption` is readable; it may be -1.
+ * Return true if no line is queued any more. Afterwards no thread may print.
  */
 bool console_drain(struct console *console, int milliseconds, int interruption);
 
 /*
  * Drop queued lines, end the threads and free everything. A thread stuck in write(2) is left
- * running, with its memory, until the process ends. Return the number of unwritten lines; `*failed`
- * is true if a write to standard output failed. Without threads return 0 and false.
+ * running, with its memory, until the process ends. Return the number of unwritten lines. Set
+ * `*failed` to true if a write to standard output failed. Without threads return 0 and false.
  */
 uint64_t console_close(struct console *console, bool *failed);
 

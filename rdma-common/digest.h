@@ -24,8 +24,8 @@ uint64_t digest_value(const void *digest);
 void pattern_fill(uint8_t *memory, uint64_t position, size_t size);
 
 /*
- * Return the offset in `memory` of the first byte that differs from the pattern from `position` on;
- * `size` if none differs.
+ * Return the offset in `memory` of the first byte that differs from the pattern from `position` on,
+ * or `size`.
  */
 size_t pattern_mismatch(const uint8_t *memory, uint64_t position, size_t size);
 

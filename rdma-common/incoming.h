@@ -24,17 +24,20 @@ struct incoming {
 	const uint8_t *ring;
 	size_t ring_size;          /* bytes */
 	atomic_bool *output_taken; /* passed to output_open() */
-	const char *output; /* the file to store the payload in; NULL: the payload is not stored */
-	uint64_t limit;     /* maximum bytes of a payload of unknown length */
-	struct verification verification; /* is_pattern and has_digest; the rest, and all fields
-					     below, belong to the connection's thread */
-	bool begun;                       /* incoming_begin() has succeeded */
-	bool verified;                    /* the whole payload is verified */
-	bool opening;                     /* the helper is opening the output */
-	bool failed;                      /* the payload is not processed any further */
-	bool committing;                  /* the helper is committing the output */
-	struct helper *helper;            /* stores the payload; NULL: it is not stored */
-	uint8_t *buffer; /* the copy of a piece; memory of the helper, if there is one */
+	const char *output;        /* the file to store the payload in, or NULL */
+	uint64_t limit;            /* maximum bytes of a payload of unknown length */
+	/*
+	 * The main thread sets is_pattern and has_digest. The rest, and all fields below, belong to
+	 * the connection's thread.
+	 */
+	struct verification verification;
+	bool begun;            /* incoming_begin() has succeeded */
+	bool verified;         /* the whole payload is verified */
+	bool opening;          /* the helper is opening the output */
+	bool failed;           /* the payload is not processed any further */
+	bool committing;       /* the helper is committing the output */
+	struct helper *helper; /* stores the payload. NULL without --output. */
+	uint8_t *buffer;       /* the copy of a piece; memory of the helper, if there is one */
 	size_t buffer_size;
 	size_t offset, unstored; /* part of the buffer that is verified but not stored yet */
 	uint64_t skipped; /* bytes of later passes after that part: verified, not to be stored */
@@ -60,8 +63,8 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 
 /*
  * While `opening`, only fetch the result of opening the output. Otherwise process one piece, and
- * report it to `transfer`. `all`: the peer has sent everything and reported
- * `digest`; after the last piece, verify the digest and commit the output. If nothing is received,
+ * report it to `transfer`. If `all`, the peer has sent everything, and has reported `digest`: after
+ * the last piece, verify the digest and commit the output. If nothing is received,
  * incoming_begin() need not be called.
  */
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,

@@ -36,7 +36,7 @@ void json_add_flag(struct json_object *object, const char *key, bool flag);
 /* Add a number; 0, which means unknown or not given, becomes null. */
 void json_add_known(struct json_object *object, const char *key, uint64_t number);
 
-/* Add a measured number; null if it was not measured. */
+/* Add a number, or null if it was not measured. */
 void json_add_number(struct json_object *object, const char *key, double number, bool measured);
 
 /*
@@ -46,8 +46,8 @@ void json_add_number(struct json_object *object, const char *key, double number,
 void json_add_counters(struct json_object *object, const struct counters *growth);
 
 /*
- * Add "peer_error_count". `errors` is the peer's count plus 1 (wire.h); 0, no report from the peer,
- * becomes null.
+ * Add "peer_error_count". `errors` is the peer's count plus 1 (wire.h). It is 0 without a report
+ * from the peer, and then becomes null.
  */
 void json_add_peer_errors(struct json_object *object, uint64_t errors);
 

@@ -26,8 +26,9 @@ struct log {
 };
 
 /*
- * Print one status line: on standard output, or on standard error if --json, --check or --output
- * takes standard output. In a session of --check, on either side, print it only with --verbose.
+ * Print one status line on standard output. If --json, --check or --output takes standard output,
+ * print it on standard error. In a session of --check, on either side, print it only with
+ * --verbose.
  */
 void print_status(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -46,10 +47,10 @@ void print_result(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Wait until all lines are written, at most for --timeout, or for a second after a signal; another
- * signal ends the process at once. Return STATUS_SUCCESS, or STATUS_LOCAL_FAILURE after a message
- * (none if that would block). Call it in the main thread after all others have ended; print nothing
- * afterwards.
+ * Wait until all lines are written, at most for --timeout. A signal limits the wait to a second,
+ * another one ends the process at once. Return STATUS_SUCCESS, or STATUS_LOCAL_FAILURE after a
+ * message. There is no message if that would block. Call this in the main thread after all others
+ * have ended. Print nothing afterwards.
  */
 enum status flush_output(const struct log *log, struct process *process);
 
@@ -67,12 +68,12 @@ char *escape(const uint8_t *bytes, size_t size);
  */
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
 
-/* Print the incoming payload, at most SHOWN_PAYLOAD bytes of it; of a pattern, only its size. */
+/* Print at most SHOWN_PAYLOAD bytes of the incoming payload. Print only the size of a pattern. */
 void print_payload(const struct log *log, const struct excerpt *excerpt);
 
 /*
- * On a terminal, draw the progress of a transfer after its first second: `done` of `all` bytes
- * (UINT64_MAX: unknown) in `nanoseconds`.
+ * On a terminal, draw the progress of a transfer after its first second: `done` of `all` bytes in
+ * `nanoseconds`. `all` is UINT64_MAX if it is unknown.
  */
 void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t nanoseconds);
 

@@ -32,16 +32,16 @@ uint64_t memory_pages(size_t size);
  * every process.
  */
 struct lock_limit {
-	uint64_t bytes; /* UINT64_MAX: no limit */
+	uint64_t bytes; /* UINT64_MAX without a limit */
 	bool applies;   /* the kernel applies it to this process */
 };
 
 struct lock_limit memory_lock_limit(void);
 
 /*
- * Return the smallest memory limit, in bytes, of the process's cgroup and its parents, as far as
- * they can be read; UINT64_MAX if no limit is known. The kernel kills a process of a cgroup that
- * exceeds the limit. For `root` see cgroup_visit().
+ * Return the smallest known memory limit, in bytes, of the process's cgroup and its parents, or
+ * UINT64_MAX. The kernel kills a process of a cgroup that exceeds the limit. For `root` see
+ * cgroup_visit().
  */
 uint64_t memory_cgroup_limit(const char *root);
 
@@ -49,8 +49,7 @@ uint64_t memory_cgroup_limit(const char *root);
 struct memory_budget {
 	uint64_t total; /* bytes for sessions: a quarter of the memory that this process may use */
 	const char *source; /* the name of that memory for messages; static */
-	uint64_t locked;    /* bytes that may be registered: struct lock_limit if it applies, else
-			       UINT64_MAX */
+	uint64_t locked; /* bytes that may be registered. UINT64_MAX if the limit does not apply. */
 };
 
 /* Read the budget that the machine's memory and RLIMIT_MEMLOCK allow. */

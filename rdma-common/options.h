@@ -32,7 +32,7 @@ enum role {
 	ROLE_SERVER,
 };
 
-/* Return "read" or "write"; NULL for OPERATION_ANY. The string is static. */
+/* Return "read" or "write", or NULL for OPERATION_ANY. The string is static. */
 const char *operation_name(enum operation operation);
 
 /* Return "client" or "server". The string is static. */
@@ -53,21 +53,22 @@ bool sends_payload(enum role role, enum operation operation, bool one_way);
 struct options {
 	enum role role;
 	enum operation operation;
-	const char *message;   /* text to send; NULL: another payload, or the default line */
-	const char *file;      /* file to send, "-": standard input; NULL: none */
-	uint64_t pattern_size; /* size of the pattern to send; 0: no pattern */
-	const char *output;    /* file for the incoming payload, "-": standard output; NULL: none */
-	unsigned int iterations;       /* number of times to perform the operation; 0: not given */
-	unsigned int duration_seconds; /* time to repeat the operation, or of each measurement of
-					  --check; 0: none */
-	unsigned int interval_seconds; /* time between two reports of the rate; 0: not given */
+	/* The payload. An absent string is NULL, an absent number 0: */
+	const char *message;   /* text to send */
+	const char *file;      /* file to send; "-" is standard input */
+	uint64_t pattern_size; /* bytes of the pattern to send */
+	const char *output;    /* file for the incoming payload; "-" is standard output */
+	/* The operation. A number that was not given is 0: */
+	unsigned int iterations;       /* number of times to perform the operation */
+	unsigned int duration_seconds; /* time to repeat the operation, or to measure (--check) */
+	unsigned int interval_seconds; /* time between two reports of the rate */
 	unsigned int depth;       /* maximum number of outstanding work requests of the operation */
-	uint64_t minimum_rate;    /* minimum bit/s of this side, or with --check of both; 0: none */
+	uint64_t minimum_rate;    /* minimum bit/s of this side, or with --check of both sides */
 	bool one_way;             /* client: the server performs no operation */
 	unsigned int connections; /* client: number of sessions, all at once */
 	bool check;               /* client: only check this host, or the path to the address;
 				     server: the session belongs to a client's --check */
-	uint32_t wanted;          /* --check: bytes of a pass of the server's pattern; else 0 */
+	uint32_t wanted;          /* bytes of a pass of the server's pattern. 0 without --check. */
 	uint32_t wanted_seconds;  /* client, --check: seconds of the server's operation. 0 means
 				     one pass. */
 	bool busy_poll;           /* poll the completion queue without sleeping during a session */
@@ -78,11 +79,10 @@ struct options {
 	uint64_t maximum_payload;      /* maximum bytes of a payload from a peer */
 	bool one_off;                  /* server: exit after the first session */
 	unsigned int maximum_sessions; /* server: maximum number of sessions at a time */
-	const char *address;           /* client: name or address of the server; NULL: none */
-	const char *bind; /* local address to connect from or to listen on; NULL: any */
-	unsigned int tos; /* IPv4's TOS byte, or the traffic class of IPv6 and of a GRH;
-			     DEFAULT_TOS: not given */
-	const char *port; /* decimal number; NULL: any free port (server), none (client) */
+	const char *address;           /* client: name or address of the server, or NULL */
+	const char *bind; /* local address to connect from or to listen on. NULL means any. */
+	unsigned int tos; /* IPv4's TOS byte, or the traffic class of IPv6 and of a GRH */
+	const char *port; /* decimal number, or NULL. A server without one takes a free port. */
 };
 
 /* Minimum size, in bytes, of a text payload, and the size of the tutorial programs' payload. */
@@ -96,7 +96,7 @@ struct options {
 
 #define DEFAULT_TOS 256 /* no TOS byte: the device's configuration decides */
 
-/* Return true if this argument of --output means standard output; false for NULL. */
+/* Return true if this argument of --output means standard output. NULL does not. */
 bool is_standard_output(const char *name);
 
 /* Return true for a server without --one-off. */
@@ -107,7 +107,7 @@ struct options default_options(enum role role);
 
 int64_t timeout_milliseconds(const struct options *options);
 
-/* Return the number of times to perform the operation; 0: until --duration is over. */
+/* Return the number of times to perform the operation. 0 means until --duration is over. */
 uint64_t operation_passes(const struct options *options);
 
 /* Return true if the session prints amounts and rates: --report, --iters above 1, or --duration. */
@@ -135,7 +135,7 @@ bool parse_operation(const char *word, enum operation *operation);
 /* Return true if `text` is a decimal number from `minimum` to `maximum`; store it in `*number`. */
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 
-/* Print a usage error (unless `format` is NULL), and where to find help. Return PARSED_FAILED. */
+/* Print a usage error, and where to find help. `format` may be NULL. Return PARSED_FAILED. */
 enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

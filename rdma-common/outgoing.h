@@ -19,12 +19,12 @@
 #include "transfer.h"
 
 struct outgoing {
-	const struct payload *payload; /* NULL: this side sends nothing */
+	const struct payload *payload; /* NULL if this side sends nothing */
 	uint8_t *ring;
 	size_t ring_size;      /* bytes */
 	bool ending;           /* --duration is over: end after the current pass */
 	struct piece piece;    /* the piece being filled, perhaps by the helper */
-	struct helper *helper; /* reads a file or a pipe; NULL: the source cannot block */
+	struct helper *helper; /* reads a file or a pipe. NULL if the source cannot block. */
 	void *digest;          /* digest of all bytes filled so far */
 	uint64_t pass_digest;  /* digest for MSG_DONE: of all passes, or of one if passes repeat */
 	int64_t nanoseconds;   /* time spent on the digest */

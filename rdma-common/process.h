@@ -19,16 +19,16 @@
 #include "wire.h"
 
 /*
- * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. They end the
- * sessions in an orderly way. While unblocked, except in connect_with_timeout(), they end the
- * process at once: by their default action or, in process 1 of a PID namespace, with status 128 +
- * signal.
+ * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. While blocked,
+ * they end the sessions in an orderly way. While unblocked, they end the process at once, except in
+ * connect_with_timeout(). They do this by their default action. Process 1 of a PID namespace has no
+ * default action, so it ends with status 128 + signal.
  */
 
 struct process {
 	struct console *console;  /* for warnings */
-	char failure[CAUSE_SIZE]; /* reason of a failure outside of a session; empty: none */
-	int signal_number;        /* the first ending signal; 0: none yet */
+	char failure[CAUSE_SIZE]; /* reason of a failure outside of a session, or empty */
+	int signal_number;        /* the first ending signal. 0 before it arrives. */
 	struct rdma_event_channel *event_channel;
 	struct ibv_context **devices; /* the devices at the start, opened by librdmacm */
 	int signal_descriptor;        /* signalfd(2) for ending signals, non-blocking */
@@ -42,7 +42,7 @@ struct cm_event {
 	int status; /* 0, a negative errno, or the transport's reason for a rejection */
 	/*
 	 * If librdmacm fails in a call to the kernel or the driver, it returns an error event with
-	 * status -1, and this errno; 0: no such failure.
+	 * status -1, and this errno. 0 if there was no such failure.
 	 */
 	int library_error;
 	struct rdma_cm_id *id;
@@ -56,9 +56,9 @@ struct cm_event {
 
 /* A copy of a device's asynchronous event. */
 struct device_event {
-	const char *device; /* name, owned by the device; NULL: no event */
+	const char *device; /* name, owned by the device. NULL without an event. */
 	enum ibv_event_type type;
-	void *context; /* context of the queue pair or completion queue that failed; NULL: none */
+	void *context; /* context of the queue pair or completion queue that failed, or NULL */
 };
 
 /* Reasons why process_wait() returns. */
@@ -90,8 +90,8 @@ void process_init(struct process *process, struct console *console);
 enum status process_open(struct process *process);
 
 /*
- * Free the list of devices, and close the descriptors. No rdma_cm_id may be left. `may_report`: a
- * thread may still call process_notify_exit(), so keep its pipe open for writing.
+ * Free the list of devices, and close the descriptors. No rdma_cm_id may be left. If `may_report`,
+ * a thread may still call process_notify_exit(), so its pipe stays open for writing.
  */
 void process_close(struct process *process, bool may_report);
 
@@ -100,9 +100,8 @@ enum status process_fail(struct process *process, enum status status, const char
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * Return advice if the limit of open files may have caused `error`; otherwise NULL. librdmacm hides
- * the original errno, so a low limit counts as a cause of any error. The string is static. Any
- * thread.
+ * Return advice if the limit of open files may have caused `error`, otherwise NULL. librdmacm hides
+ * the original errno, so a low limit may have caused any error. The string is static. Any thread.
  */
 const char *descriptor_advice(int error);
 
@@ -113,7 +112,7 @@ const char *descriptor_advice(int error);
 const char *device_advice(int error);
 
 /*
- * Return what to change if this user cannot open the connection manager; otherwise NULL. The string
+ * Return what to change if this user cannot open the connection manager, otherwise NULL. The string
  * is static.
  */
 const char *rdma_cm_advice(void);
@@ -122,29 +121,31 @@ const char *rdma_cm_advice(void);
 int make_nonblocking(int descriptor);
 
 /*
- * Watch the events of a device until librdmacm closes its context. Return 0, even if they are
- * watched already, or -1 with errno.
+ * Watch the events of a device until librdmacm closes its context. The device may be watched
+ * already. Return 0, or -1 with errno.
  */
 int process_watch_device(struct process *process, struct ibv_context *verbs);
 
 /*
- * Wait for an event until `deadline` (now_milliseconds(); INT64_MAX: no limit). Ends of threads are
- * returned first.
+ * Wait for an event until `deadline`, a time of now_milliseconds(). INT64_MAX means no limit. Ends
+ * of threads are returned first.
  */
 enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
 			 struct device_event *device_event, void **ended);
 
 /*
- * Report to the main thread that this thread is ending; process_wait() returns `what` (may be NULL)
- * in `ended`. Any thread.
+ * Report to the main thread that this thread is ending. process_wait() returns `what`, which may be
+ * NULL, in `ended`. Any thread.
  */
 void process_notify_exit(struct process *process, void *what);
 
 /*
  * Call rdma_connect(3) with a limit of `seconds`, at least 1. Over soft-iWARP, Linux waits for the
- * TCP connection in that call for up to two minutes, and only a signal interrupts it: SIGALRM at
- * the limit, or an ending signal. The first ending signal stays pending for process_wait(). Return
- * 0 or an errno value: ETIMEDOUT after the limit, EINTR after an ending signal.
+ * TCP connection in that call for up to two minutes, and only a signal interrupts it. SIGALRM does
+ * so at the limit, an ending signal at once. The first ending signal stays pending for
+ * process_wait().
+ *
+ * Return 0 or an errno value: ETIMEDOUT after the limit, EINTR after an ending signal.
  */
 int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *parameters,
 			 unsigned int seconds);
@@ -156,9 +157,9 @@ int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *paramete
 void change_ending_signals(int how);
 
 /*
- * Store a pending ending signal in process->signal_number, and drop those of the next 0.1 s. Return
- * true if one was pending; the ending signals are then unblocked, so that another, or raise(3),
- * ends the process at once.
+ * If an ending signal is pending, store it in process->signal_number, drop those of the next 0.1 s,
+ * unblock the ending signals, and return true. Another signal, or raise(3), then ends the process
+ * at once.
  */
 bool process_take_signal(struct process *process);
 

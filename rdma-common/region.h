@@ -27,7 +27,7 @@
 struct region {
 	uint8_t *memory;   /* from memory_map() */
 	size_t size;       /* bytes */
-	struct ibv_mr *mr; /* NULL: not registered */
+	struct ibv_mr *mr; /* NULL if the memory is not registered */
 };
 
 /*
@@ -67,9 +67,10 @@ enum status register_control(const struct region_owner *owner, struct region *re
 			     struct failure *failure);
 
 /*
- * Register the ring of a stream, if `plan` has one; the peer's hello must be known. Store the
- * ring's length in the plan: the stream's length, at most 8 MiB; less if memory is scarce, down to
- * a page. Return STATUS_SUCCESS, or a failure if not even a page can be registered.
+ * Register the ring of a stream, if `plan` has one. The peer's hello must be known. Store the
+ * ring's length in the plan: the stream's length, at most 8 MiB. If memory is scarce, the ring is
+ * shorter, down to a page. Return STATUS_SUCCESS, or a failure if not even a page can be
+ * registered.
  */
 enum status register_outgoing(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure);

@@ -18,10 +18,10 @@ struct sysfs_line {
 	char text[4096];
 };
 
-/* Return the first line of the file whose name `format` gives; empty if it cannot be read. */
+/* Return the first line of the file that `format` names. It is empty if it cannot be read. */
 struct sysfs_line sysfs_read_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Return the first line that begins with `key` in the file that `format` names; empty: none. */
+/* Return the first line that begins with `key` in the file that `format` names, or an empty one. */
 struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -40,12 +40,18 @@ struct window {
 /* A decoded message. Only the fields of its type are valid. */
 struct message {
 	enum message_type type;
-	uint64_t value;    /* MR: address; DONE: digest; VERDICT: status */
-	uint64_t length;   /* bytes. MR: of the region. DONE: sent; one pass if the stream repeats.
-			      VERDICT: carried by the sender's operation, in all passes */
+	uint64_t value; /* MR: address; DONE: digest; VERDICT: status */
+	/*
+	 * A number of bytes:
+	 * MR:      length of the region
+	 * DONE:    sent bytes. A stream that repeats counts one pass.
+	 * VERDICT: bytes that the sender's operation carried, in all passes
+	 */
+	uint64_t length;
 	uint64_t produced; /* MR: bytes that may be read already */
-	uint64_t errors;   /* VERDICT: 1 + errors that the sender's port counted; 0: not counted */
-	uint64_t missing;  /* VERDICT: gaps in the sequence of packets that this port received */
+	/* VERDICT: 1 + the number of errors that the sender's port counted. 0 means not counted. */
+	uint64_t errors;
+	uint64_t missing; /* VERDICT: gaps in the sequence of packets that this port received */
 	uint64_t retransmitted; /* VERDICT: retransmissions by this port */
 	uint32_t rkey;          /* MR: key of the region */
 	struct window window;   /* WINDOW: its fields */
@@ -94,10 +100,13 @@ struct hello {
 	uint16_t flags;    /* HELLO_ONE_WAY and the flags below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE except in a rejection */
 	uint8_t mtu;       /* enum ibv_mtu of this side's port */
-	uint64_t length;   /* bytes of this side's payload; 0: none, or unknown. In a rejection, the
-			      maximum that it accepts */
-	uint32_t seconds;  /* seconds of this side's operation, if `passes` is 0 */
-	uint64_t passes;   /* repetitions of this side's operation; 0: until `seconds` are over */
+	/*
+	 * Bytes of this side's payload. 0 means no payload, or an unknown length. In a rejection it
+	 * is the maximum that this side accepts.
+	 */
+	uint64_t length;
+	uint32_t seconds; /* seconds of this side's operation, if `passes` is 0 */
+	uint64_t passes;  /* passes of this side's operation. 0 means until `seconds` are over. */
 	/* Name of this side's RDMA device, truncated to fit. */
 	char device[HELLO_DEVICE_SIZE];
 	/*
@@ -122,7 +131,10 @@ struct hello {
 enum hello_kind {
 	HELLO_ABSENT,  /* no hello: a program like the tutorial's (README, Licence) */
 	HELLO_CURRENT, /* a hello of this version */
-	/* A hello of another version, or a truncated one. Only `version` is decoded; 0: missing. */
+	/*
+	 * A hello of another version, or a truncated one. Only `version` is decoded. It is 0 if a
+	 * truncated hello lacks it.
+	 */
 	HELLO_OTHER_VERSION,
 };
 
@@ -130,10 +142,11 @@ enum hello_kind {
 void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
 
 /*
- * Decode a hello from private data of `size` bytes; NULL and 0 are allowed. Private data that
- * begins with HELLO_MAGIC is a hello: the tutorial's program never sends that number. InfiniBand
- * and RoCE, but not iWARP, pad private data with zeros (rdma_get_cm_event(3), PRIVATE DATA), so a
- * truncated hello of this version is recognized over iWARP alone.
+ * Decode a hello from private data of `size` bytes. NULL and 0 are allowed. Private data that
+ * begins with HELLO_MAGIC is a hello: the tutorial's program never sends that number.
+ *
+ * A truncated hello of this version is recognized over iWARP alone. InfiniBand and RoCE pad private
+ * data with zeros (rdma_get_cm_event(3), PRIVATE DATA).
  */
 enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 
