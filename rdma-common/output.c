@@ -48,24 +48,24 @@ struct place {
 	char path[PATH_SIZE];
 	char folder[PATH_SIZE]; /* the folder of `path` */
 	struct stat folder_about;
-	bool is_open;   /* it is open already and is written to in place: only the kernel knows its
-			   name */
-	int descriptor; /* the descriptor of this process that the name stands for; -1: none */
-	bool is_file;   /* a new file, or a regular one that is not open */
+	bool is_open;      /* it is open already, so it is written to in place */
+	int descriptor;    /* the descriptor of this process that the name stands for, or -1 */
+	bool is_file;      /* a new file, or a regular one that is not open */
 	struct stat about; /* attributes of the place, if it exists */
 };
 
 struct output {
 	const atomic_bool *cancelled;
-	atomic_bool *taken; /* shared by all outputs; NULL unless this output has set it */
+	atomic_bool *taken; /* shared by all outputs. NULL unless this output has set it. */
 	int descriptor;
-	bool borrowed;                /* the descriptor was open before, and stays open */
-	bool blocks;                  /* write(2) may block although poll(2) reports POLLOUT */
-	bool syncs;                   /* the output is on a disk */
-	uint64_t unsynced, sync_size; /* bytes since the last sync; limit that causes a sync */
+	bool borrowed;      /* the descriptor was open before, and stays open */
+	bool blocks;        /* write(2) may block although poll(2) reports POLLOUT */
+	bool syncs;         /* the output is on a disk */
+	uint64_t unsynced;  /* bytes since the last sync */
+	uint64_t sync_size; /* number of unsynced bytes that causes a sync */
 	struct place place;
 	mode_t mode;                   /* the mode that a file gets if its final name is free */
-	char temporary_name[PATH_MAX]; /* name until the file gets its final name; empty: none */
+	char temporary_name[PATH_MAX]; /* the file's name until it gets its final name, or empty */
 };
 
 /*
@@ -157,9 +157,11 @@ static int check_replaceable(const struct place *place, const struct stat *about
 /* ---- Names ---- */
 
 /*
- * Return true for a name in procfs, and set `is_open`; for a descriptor of this process also set
- * `descriptor`. A link in /proc/PID/fd leads to an open file (proc(5)), even if its text names
- * another file by now, or none. /dev/stdout and /dev/fd lead there, too.
+ * Return true for a name in procfs, and set `is_open`. For a descriptor of this process also set
+ * `descriptor`.
+ *
+ * A link in /proc/PID/fd leads to an open file (proc(5)), even if its text names another file by
+ * now, or none. /dev/stdout and /dev/fd lead there, too.
  */
 static bool is_proc_fd(struct place *place)
 {
@@ -182,7 +184,7 @@ static bool is_proc_fd(struct place *place)
 
 /*
  * Follow symbolic links from `name`, even to a name that does not exist yet, and set `place`.
- * Unless the place is open, set `about`; its st_mode is 0 if the name does not exist.
+ * Unless the place is open, set `about`. If the name does not exist, st_mode is 0.
  */
 static int follow_links(const char *name, struct place *place)
 {
@@ -220,7 +222,7 @@ static int follow_links(const char *name, struct place *place)
 	return fail(used < PATH_SIZE ? ELOOP : ENAMETOOLONG);
 }
 
-/* Find the place that the name stands for; fail if nothing can be stored there. */
+/* Find the place that the name stands for. Fail if nothing can be stored there. */
 static int find_place(const char *name, struct place *place)
 {
 	bool is_there;
@@ -253,9 +255,9 @@ static bool is_shared(const struct stat *about)
 }
 
 /*
- * Return true if `descriptor` is open on this place: by number, or as the same pipe, socket or
- * device (except /dev/null). A file counts only by number: its descriptors may have different
- * positions.
+ * Return true if `descriptor` is open on this place: it has the same number, or is the same pipe,
+ * socket or device (except /dev/null). The same file does not count, because its descriptors may
+ * have different positions.
  */
 static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
@@ -368,7 +370,7 @@ static bool is_cancelled(const atomic_bool *cancelled)
 }
 
 /*
- * Wait up to PATIENCE_MILLISECONDS until `descriptor` is ready for write(2); return true if it is.
+ * Wait up to PATIENCE_MILLISECONDS until `descriptor` is ready for write(2). Return true if it is.
  * If `descriptor` is -1, wait for the whole time.
  */
 static bool wait_for_reader(int descriptor)
@@ -392,8 +394,8 @@ static int lock_output(struct output *output, atomic_bool *taken)
 
 /*
  * Open a device, or a pipe once it has a reader. Check the opened file, because another one may
- * have the name by now. If its owner may be an unmapped user, O_NOATIME fails unless it is this one
- * (open(2)).
+ * have the name by now. Its owner may be an unmapped user: then O_NOATIME fails unless that is this
+ * user (open(2)).
  */
 static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
@@ -421,9 +423,10 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 
 /*
  * Use an open descriptor, and return the one to write to. Open a pipe or a terminal again, so that
- * write(2) cannot block and no other process finds the descriptor non-blocking. If that is denied,
- * as after sudo(8), or for a socket, write only PIPE_BUF bytes at a time, which a pipe or a socket
- * accepts after POLLOUT (pipe(7)).
+ * write(2) cannot block, and no other process finds the descriptor non-blocking.
+ *
+ * A socket cannot be opened again, and after sudo(8) a pipe may not. Then write only PIPE_BUF bytes
+ * at a time: a pipe or a socket accepts these after POLLOUT (pipe(7)).
  */
 static int open_again(struct output *output, int descriptor)
 {
@@ -467,9 +470,9 @@ static int create_temporary(struct output *output, mode_t mode)
 }
 
 /*
- * Find the mode of a new file, which umask(2) or the folder's default ACL restricts (acl(5)):
- * create an empty file and remove it. The output itself must be private until the end, because a
- * process that has opened it could read what is written later.
+ * Find the mode of a new file: create an empty file, and remove it. umask(2) or the folder's
+ * default ACL restricts the mode (acl(5)). The output itself must be private until the end, because
+ * a process that has opened it could read bytes that are written later.
  */
 static int find_new_mode(struct output *output)
 {
@@ -502,9 +505,10 @@ static bool lacks_acl(ssize_t result)
 
 /*
  * Return the mode of the new file that replaces the old one, whose attributes are `old`. Neither
- * set-user-ID nor set-group-ID is kept, because the contents differ. Rights of group and others are
- * kept only if they mean the same for both files: they have the same group, and neither an ACL. A
- * folder with a default ACL gives the new file one, which is removed.
+ * set-user-ID nor set-group-ID is kept, because the contents differ.
+ *
+ * Rights of group and others are kept only if they mean the same for both files: the files have the
+ * same group, and neither has an ACL. The new file may get an ACL from its folder, so remove it.
  */
 static mode_t kept_mode(const struct output *output, const struct stat *old)
 {
@@ -517,8 +521,8 @@ static mode_t kept_mode(const struct output *output, const struct stat *old)
 }
 
 /*
- * Look again at the final name. Set `about`; its st_mode is 0 if the name is free. Fail if the file
- * that has the name may not be replaced.
+ * Look again at the final name, and set `about`. If the name is free, st_mode is 0. Fail if the
+ * file that has the name may not be replaced.
  */
 static int look_again(const struct output *output, struct stat *about)
 {
@@ -544,7 +548,7 @@ static int set_mode(const struct output *output)
 
 /*
  * Give the complete file its final name. RENAME_NOREPLACE keeps a file that gets the name at this
- * moment; some file systems, such as NFS, do not support it.
+ * moment. Some file systems, such as NFS, do not support it.
  */
 static int name_file(struct output *output)
 {

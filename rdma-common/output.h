@@ -3,8 +3,8 @@
  * Store an incoming payload as it arrives: in a file, which appears complete or not at all, or in a
  * pipe, a terminal or a device.
  *
- * Threads: owner and helper thread; one at a time uses an output. The functions block while a disk,
- * a pipe or a terminal accepts nothing; `*cancelled` ends a wait for a pipe or a terminal.
+ * Threads: owner and helper thread. One at a time uses an output. The functions block while a disk,
+ * a pipe or a terminal accepts nothing. `*cancelled` ends a wait for a pipe or a terminal.
  */
 #ifndef RDMA_COMMON_OUTPUT_H
 #define RDMA_COMMON_OUTPUT_H
@@ -43,12 +43,13 @@ const char *output_error(int error);
 
 /*
  * Open the file, pipe or device `name` for `size` bytes, or OUTPUT_SIZE_UNKNOWN. Symbolic links are
- * followed. The program writes to a temporary file, which replaces `name` in output_commit(). A
+ * followed. The bytes of a file go to a temporary file, which replaces `name` in output_commit(). A
  * pipe, a device, or the file of an open descriptor, such as /dev/fd/3, is written to in place.
- * Opening a FIFO blocks until it has a reader. A process writes to one pipe, terminal, open file or
- * device (except /dev/null) at a time, because payloads would mix there: opening another one blocks
- * until the first is released. All outputs of the process share `taken`: initially false, true
- * while such an output is open.
+ * Opening a FIFO blocks until it has a reader.
+ *
+ * A process writes to one pipe, terminal, open file or device (except /dev/null) at a time, because
+ * payloads would mix there. Opening another one blocks until the first is released. All outputs of
+ * the process share `taken`. It is false at first, and true while such an output is open.
  *
  * Return NULL with errno on failure:
  * OUTPUT_OTHER_OWNER: another user owns the file. Or it owns a link, pipe or device in a sticky
@@ -61,19 +62,21 @@ struct output *output_open(atomic_bool *taken, const char *name, uint64_t size,
 
 /*
  * Write as many of `size` bytes (not 0) as the output accepts at once, at least one. Sync a disk
- * after about as many bytes as it writes in a second: a slow disk shows progress, and the last sync
- * is short. Return the number of bytes written, or -1 with errno.
+ * after about as many bytes as it writes in a second. So a slow disk shows progress, and the last
+ * sync is short. Return the number of bytes written, or -1 with errno.
  */
 ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 
 /*
- * Complete the output, and free it in any case. A file is synced (fsync(2)) and gets its name; then
- * its folder is synced, so that the name is durable. A file that replaces another one keeps the
- * permission bits of the old one, but neither set-user-ID nor set-group-ID. Group and others get no
- * rights if the groups of the two files differ, or the old one has an ACL.
+ * Complete the output, and free it in any case. A file is synced (fsync(2)) and gets its name. Then
+ * its folder is synced, so that the name is durable.
+ *
+ * A file that replaces another one keeps the permission bits of the old one, but neither
+ * set-user-ID nor set-group-ID. Group and others get no rights if the groups of the two files
+ * differ, or the old one has an ACL.
  *
  * Return 0, or -1 with errno. After a failure there is no new file, and an existing one is
- * unchanged, unless only the folder could not be synced.
+ * unchanged. If only the folder could not be synced, the new file has its name all the same.
  */
 int output_commit(struct output *output);
 
