@@ -431,11 +431,11 @@ static void wait_for_sessions(struct client *client)
 	while ((deadline = next_deadline(engine)) >= 0) {
 		if (now_milliseconds() >= client->stop_time) {
 			client->stop_time = INT64_MAX; /* interrupt only once */
-			engine_notify(engine, NOTIFY_INTERRUPTED);
+			connection_notify_all(engine, NOTIFY_INTERRUPTED);
 		}
 		if (deadline > client->stop_time)
 			deadline = client->stop_time;
-		switch (engine_wait(engine, deadline, &event, &ended)) {
+		switch (connection_wait(engine, deadline, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
 			handle_client_event(client, &event);
 			break;
@@ -444,11 +444,11 @@ static void wait_for_sessions(struct client *client)
 			break;
 		case WAKEUP_SIGNAL:
 			client->settled = true;
-			engine_notify(engine, NOTIFY_INTERRUPTED);
+			connection_notify_all(engine, NOTIFY_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
 			client->settled = true;
-			engine_notify(engine, NOTIFY_ABANDONED);
+			connection_notify_all(engine, NOTIFY_ABANDONED);
 			break;
 		default:
 			check_time(engine);
@@ -577,7 +577,7 @@ static void wait_until(struct engine *engine, int64_t time)
 	struct cm_event event;
 
 	while (now_milliseconds() < time && !engine->process.signal_number &&
-	       engine_wait(engine, time, &event, &ended) != WAKEUP_EXHAUSTED)
+	       connection_wait(engine, time, &event, &ended) != WAKEUP_EXHAUSTED)
 		;
 }
 

@@ -424,7 +424,7 @@ static enum status serve_clients(struct server *server)
 			if (TAILQ_EMPTY(&server->engine.connections))
 				return server->status;
 		}
-		switch (engine_wait(&server->engine, INT64_MAX, &event, &ended)) {
+		switch (connection_wait(&server->engine, INT64_MAX, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
 			handle_server_event(server, &event);
 			break;
@@ -433,12 +433,12 @@ static enum status serve_clients(struct server *server)
 			break;
 		case WAKEUP_SIGNAL:
 			server->stopping = true;
-			engine_notify(&server->engine, NOTIFY_INTERRUPTED);
+			connection_notify_all(&server->engine, NOTIFY_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
 			server->stopping = true;
 			server->status = STATUS_LOCAL_FAILURE;
-			engine_notify(&server->engine, NOTIFY_ABANDONED);
+			connection_notify_all(&server->engine, NOTIFY_ABANDONED);
 			break;
 		default:
 			break;

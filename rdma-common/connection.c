@@ -609,12 +609,12 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 	}
 }
 
-void engine_notify(struct engine *engine, enum notification notifications)
+void connection_notify_all(struct engine *engine, enum notification notification)
 {
 	struct connection *connection;
 
 	TAILQ_FOREACH (connection, &engine->connections, link)
-		connection_notify(connection, notifications);
+		connection_notify(connection, notification);
 }
 
 static void notify_device_event(struct engine *engine, const struct device_event *event)
@@ -630,6 +630,18 @@ static void notify_device_event(struct engine *engine, const struct device_event
 	if (!connection->shared.device_event.device)
 		connection->shared.device_event = *event;
 	connection_notify(connection, NOTIFY_DEVICE_EVENT);
+}
+
+enum wakeup connection_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
+			    struct connection **ended)
+{
+	struct device_event device_event = { 0 };
+	enum wakeup wakeup = engine_wait(engine, deadline, event, &device_event, ended);
+
+	if (wakeup != WAKEUP_DEVICE_EVENT)
+		return wakeup;
+	notify_device_event(engine, &device_event);
+	return WAKEUP_OTHER;
 }
 
 /* ---- The end of a session ---- */
@@ -732,34 +744,27 @@ enum status engine_open(struct engine *engine)
 }
 
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
-			struct connection **ended)
+			struct device_event *device_event, struct connection **ended)
 {
-	struct device_event device_event = { 0 };
-	struct connection *connection;
-	enum wakeup wakeup = process_wait(&engine->process, deadline, event, &device_event,
-					  (void **)&connection);
+	enum wakeup wakeup =
+		process_wait(&engine->process, deadline, event, device_event, (void **)ended);
 
-	if (wakeup == WAKEUP_DEVICE_EVENT) {
-		notify_device_event(engine, &device_event);
-		return WAKEUP_OTHER;
-	}
-	if (wakeup == WAKEUP_ENDED && !connection) { /* a helper whose connection is gone */
+	if (wakeup == WAKEUP_ENDED && !*ended) { /* a helper whose connection is gone */
 		engine->regions.stuck_helpers--;
 		return WAKEUP_OTHER;
 	}
-	if (wakeup == WAKEUP_ENDED)
-		*ended = connection;
 	return wakeup;
 }
 
 static void await_helpers(struct engine *engine)
 {
 	int64_t deadline = now_milliseconds() + HELPER_MILLISECONDS;
+	struct device_event device_event;
 	struct connection *ended;
 	struct cm_event event;
 
 	while (engine->regions.stuck_helpers > 0 && now_milliseconds() < deadline &&
-	       engine_wait(engine, deadline, &event, &ended) != WAKEUP_EXHAUSTED)
+	       engine_wait(engine, deadline, &event, &device_event, &ended) != WAKEUP_EXHAUSTED)
 		;
 }
 

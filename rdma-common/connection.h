@@ -56,12 +56,11 @@ enum status engine_open(struct engine *engine);
 int engine_end(struct engine *engine, enum status status);
 
 /*
- * Wait as process_wait() does until `deadline`, but handle device events and the ends of abandoned
- * helpers, and return WAKEUP_OTHER for them. WAKEUP_ENDED stores the connection whose thread has
- * ended in `ended`: call connection_join() next.
+ * Wait as process_wait() does. Handle the end of an abandoned helper, and return WAKEUP_OTHER for
+ * it. WAKEUP_ENDED stores the connection whose thread has ended in `ended`.
  */
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
-			struct connection **ended);
+			struct device_event *device_event, struct connection **ended);
 
 /*
  * Create a connection to `peer`. Take ownership of `id`, even on failure. Copy the session's
@@ -141,17 +140,24 @@ bool connection_is_over(const struct connection *connection);
 /* Handle an event that has the same meaning in both programs. The connection's thread may run. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 
-/* Notify all connections of `notifications`. Their threads may run. */
-void engine_notify(struct engine *engine, enum notification notifications);
+/* Notify all connections. Their threads may run. */
+void connection_notify_all(struct engine *engine, enum notification notification);
+
+/*
+ * Wait as engine_wait() does, but handle device events, and return WAKEUP_OTHER for them. After
+ * WAKEUP_ENDED call connection_join() next.
+ */
+enum wakeup connection_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
+			    struct connection **ended);
 
 /* Set the connection's deadline to --timeout from now. */
 void connection_extend_deadline(struct connection *connection);
 
 /*
- * Join the thread of a session that engine_wait() has reported as ended, or complete a session that
- * never had a thread. Return connection->outcome.status. A caller that reports several sessions at
- * the end may then call it again: a device that was removed meanwhile explains a lost peer. Call
- * report_session() or probe_take() next, then connection_destroy().
+ * Join the thread of a session that connection_wait() has reported as ended, or complete a session
+ * that never had a thread. Return connection->outcome.status. A caller that reports several
+ * sessions at the end may then call it again: a device that was removed meanwhile explains a lost
+ * peer. Call report_session() or probe_take() next, then connection_destroy().
  */
 enum status connection_join(struct connection *connection);
 
