@@ -27,7 +27,7 @@ static const char usage[] =
 
 /* One session, or with --connections several at once. All connect to `address`. */
 struct client {
-	struct engine *engine;
+	struct program *program;
 	const struct options *options; /* options of each session */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* addresses of --bind; NULL: any address */
@@ -109,7 +109,7 @@ static bool has_zero_guid(const struct client *client, struct connection *connec
 			  struct sockaddr *source)
 {
 	struct ibv_context *device =
-		guid_find_for(client->engine->process.devices, source, client->address->ai_addr);
+		guid_find_for(client->program->process.devices, source, client->address->ai_addr);
 
 	if (!device)
 		return false;
@@ -390,12 +390,12 @@ static void handle_client_event(struct client *client, const struct cm_event *ev
  * Return the earliest deadline of a session without a thread; INT64_MAX: every open session has a
  * thread; -1: all are over.
  */
-static int64_t next_deadline(const struct engine *engine)
+static int64_t next_deadline(const struct program *program)
 {
 	const struct connection *connection;
 	int64_t deadline = -1;
 
-	TAILQ_FOREACH (connection, &engine->connections, link) {
+	TAILQ_FOREACH (connection, &program->connections, link) {
 		if (is_starting(connection) && (deadline < 0 || connection->deadline < deadline))
 			deadline = connection->deadline;
 		else if (connection->running && deadline < 0)
@@ -405,12 +405,12 @@ static int64_t next_deadline(const struct engine *engine)
 }
 
 /* Fail each session whose deadline has passed before its thread was started. */
-static void check_time(struct engine *engine)
+static void check_time(struct program *program)
 {
 	struct connection *connection;
 	int64_t now = now_milliseconds();
 
-	TAILQ_FOREACH (connection, &engine->connections, link) {
+	TAILQ_FOREACH (connection, &program->connections, link) {
 		if (!is_starting(connection) || now < connection->deadline)
 			continue;
 		if (connection->resolved)
@@ -423,19 +423,19 @@ static void check_time(struct engine *engine)
 /* Handle events and deadlines until all sessions are over. */
 static void wait_for_sessions(struct client *client)
 {
-	struct engine *engine = client->engine;
+	struct program *program = client->program;
 	struct connection *ended;
 	struct cm_event event;
 	int64_t deadline;
 
-	while ((deadline = next_deadline(engine)) >= 0) {
+	while ((deadline = next_deadline(program)) >= 0) {
 		if (now_milliseconds() >= client->stop_time) {
 			client->stop_time = INT64_MAX; /* interrupt only once */
-			connection_notify_all(engine, NOTIFY_INTERRUPTED);
+			connection_notify_all(program, NOTIFY_INTERRUPTED);
 		}
 		if (deadline > client->stop_time)
 			deadline = client->stop_time;
-		switch (connection_wait(engine, deadline, &event, &ended)) {
+		switch (connection_wait(program, deadline, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
 			handle_client_event(client, &event);
 			break;
@@ -444,14 +444,14 @@ static void wait_for_sessions(struct client *client)
 			break;
 		case WAKEUP_SIGNAL:
 			client->settled = true;
-			connection_notify_all(engine, NOTIFY_INTERRUPTED);
+			connection_notify_all(program, NOTIFY_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
 			client->settled = true;
-			connection_notify_all(engine, NOTIFY_ABANDONED);
+			connection_notify_all(program, NOTIFY_ABANDONED);
 			break;
 		default:
-			check_time(engine);
+			check_time(program);
 		}
 	}
 }
@@ -462,17 +462,17 @@ static void wait_for_sessions(struct client *client)
  */
 static void start_session(struct client *client)
 {
-	struct engine *engine = client->engine;
+	struct program *program = client->program;
 	struct connection *connection;
 	struct rdma_cm_id *id;
 
-	if (rdma_create_id(engine->process.event_channel, &id, NULL, RDMA_PS_TCP)) {
-		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
+	if (rdma_create_id(program->process.event_channel, &id, NULL, RDMA_PS_TCP)) {
+		process_fail(&program->process, STATUS_LOCAL_FAILURE,
 			     "cannot create a connection identifier: %s", strerror(errno));
 		client->status = STATUS_LOCAL_FAILURE;
 		return;
 	}
-	connection = connection_create(engine, id, client->options, client->address->ai_addr);
+	connection = connection_create(program, id, client->options, client->address->ai_addr);
 	if (!connection) {
 		client->status = STATUS_LOCAL_FAILURE;
 		return;
@@ -496,7 +496,7 @@ static enum status run_sessions(struct client *client)
 		start_session(client);
 	wait_for_sessions(client);
 	status = client->status;
-	TAILQ_FOREACH (connection, &client->engine->connections, link)
+	TAILQ_FOREACH (connection, &client->program->connections, link)
 		status = worse_status(status, connection_join(connection));
 	return status;
 }
@@ -508,10 +508,10 @@ static enum status run_sessions(struct client *client)
 static void report(const struct client *client, enum status status, bool counts)
 {
 	bool several = client->options->connections > 1;
-	struct engine *engine = client->engine;
+	struct program *program = client->program;
 	struct connection *connection;
 
-	TAILQ_FOREACH (connection, &engine->connections, link) {
+	TAILQ_FOREACH (connection, &program->connections, link) {
 		report_session(connection);
 		if (counts)
 			report_json(connection);
@@ -519,10 +519,10 @@ static void report(const struct client *client, enum status status, bool counts)
 			report_path(connection);
 	}
 	if (counts && several)
-		report_sum(engine, status);
-	if (counts && TAILQ_EMPTY(&engine->connections))
-		report_no_session(engine, status);
-	while ((connection = TAILQ_FIRST(&engine->connections)))
+		report_sum(program, status);
+	if (counts && TAILQ_EMPTY(&program->connections))
+		report_no_session(program, status);
+	while ((connection = TAILQ_FIRST(&program->connections)))
 		connection_destroy(connection);
 }
 
@@ -538,31 +538,31 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 		last = client->settled || !address->ai_next;
 		report(client, status, last);
 		if (!last)
-			print_warning(&client->engine->console, "trying the next address of '%s'",
+			print_warning(&client->program->console, "trying the next address of '%s'",
 				      ellipsize(client->options->address).text);
 	}
 	return status;
 }
 
-static enum status run_client(struct engine *engine)
+static enum status run_client(struct program *program)
 {
-	const struct options *options = engine->options;
-	struct client client = { .engine = engine, .options = options, .stop_time = INT64_MAX };
+	const struct options *options = program->options;
+	struct client client = { .program = program, .options = options, .stop_time = INT64_MAX };
 	struct addrinfo *addresses, *sources = NULL;
 	enum status status;
 
-	/* resolve names before engine_open(): until then a signal ends the program at once */
-	status = resolve_name(&engine->process, "the host name", options->address, options->port,
+	/* resolve names before program_open(): until then a signal ends the program at once */
+	status = resolve_name(&program->process, "the host name", options->address, options->port,
 			      &addresses);
 	if (status == STATUS_SUCCESS && options->bind)
-		status = resolve_name(&engine->process, "--bind", options->bind, NULL, &sources);
+		status = resolve_name(&program->process, "--bind", options->bind, NULL, &sources);
 	client.sources = sources;
 	if (status == STATUS_SUCCESS)
-		status = engine_open(engine);
+		status = program_open(program);
 	if (status == STATUS_SUCCESS)
 		status = try_addresses(&client, addresses);
 	else
-		report_no_session(engine, status);
+		report_no_session(program, status);
 	if (addresses)
 		freeaddrinfo(addresses);
 	if (sources)
@@ -571,52 +571,52 @@ static enum status run_client(struct engine *engine)
 }
 
 /* Wait until `time` (now_milliseconds()), or until a signal arrives or waiting fails. */
-static void wait_until(struct engine *engine, int64_t time)
+static void wait_until(struct program *program, int64_t time)
 {
 	struct connection *ended;
 	struct cm_event event;
 
-	while (now_milliseconds() < time && !engine->process.signal_number &&
-	       connection_wait(engine, time, &event, &ended) != WAKEUP_EXHAUSTED)
+	while (now_milliseconds() < time && !program->process.signal_number &&
+	       connection_wait(program, time, &event, &ended) != WAKEUP_EXHAUSTED)
 		;
 }
 
 /* Run one set of sessions for --check, and pass the results to `probe` (session_function). */
 static void run_check_sessions(struct probe *probe, void *argument)
 {
-	struct engine *engine = argument;
-	struct client client = { .engine = engine,
+	struct program *program = argument;
+	struct client client = { .program = program,
 				 .options = &probe->session,
 				 .address = probe->path->address,
 				 .sources = probe->path->sources,
 				 .stop_time = probe->stop_time };
 	struct connection *connection;
 
-	wait_until(engine, probe->start);
-	if (engine->process.signal_number)
+	wait_until(program, probe->start);
+	if (program->process.signal_number)
 		return;
 	run_sessions(&client);
 	probe->reached |= client.settled;
-	while ((connection = TAILQ_FIRST(&engine->connections))) {
+	while ((connection = TAILQ_FIRST(&program->connections))) {
 		probe_take(probe, connection);
 		connection_destroy(connection);
 	}
 }
 
-static enum status run_check(struct engine *engine)
+static enum status run_check(struct program *program)
 {
 	struct check check;
 	enum status status;
 
-	check_init(&check, engine->options, &engine->process);
+	check_init(&check, program->options, &program->process);
 	status = check_path(&check);
-	if (status == STATUS_SUCCESS && engine->options->address) {
+	if (status == STATUS_SUCCESS && program->options->address) {
 		fflush(stdout); /* before the console's thread writes to the same file */
-		status = engine_open(engine);
-		if (status == STATUS_SUCCESS && engine->options->port)
-			status = probe_server(&check.probe, run_check_sessions, engine);
-		if (status == STATUS_SUCCESS || engine->options->port)
-			status = check_reach(&check, status, run_check_sessions, engine);
+		status = program_open(program);
+		if (status == STATUS_SUCCESS && program->options->port)
+			status = probe_server(&check.probe, run_check_sessions, program);
+		if (status == STATUS_SUCCESS || program->options->port)
+			status = check_reach(&check, status, run_check_sessions, program);
 	}
 	return check_finish(&check, status);
 }
@@ -625,15 +625,15 @@ int main(int argc, char **argv)
 {
 	struct options options = default_options(ROLE_CLIENT);
 	enum status status = STATUS_SUCCESS;
-	static struct engine engine; /* static: an abandoned helper may outlive main() */
+	static struct program program; /* static: an abandoned helper may outlive main() */
 	enum parsed parsed;
 
 	reserve_std_fds();
 	parsed = parse_client_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
-	engine_init(&engine, &options);
+	program_init(&program, &options);
 	if (parsed == PARSED_RUN)
-		status = options.check ? run_check(&engine) : run_client(&engine);
-	return engine_end(&engine, status);
+		status = options.check ? run_check(&program) : run_client(&program);
+	return program_end(&program, status);
 }

@@ -1205,7 +1205,7 @@ static void begin_output(struct session *session)
 	struct failure failure;
 
 	if (session->transfer.sink.stream.plan.present &&
-	    incoming_open(&session->incoming, &session->transfer, &session->setup->engine->process,
+	    incoming_open(&session->incoming, &session->transfer, &session->setup->program->process,
 			  &failure) != STATUS_SUCCESS)
 		end_incoming(session, &failure);
 }
@@ -1358,7 +1358,7 @@ static void show_progress(const struct session *session)
 
 	if (session->protocol.phase != PHASE_EXCHANGING ||
 	    session->protocol.local < LOCAL_OPERATION_POSTED ||
-	    atomic_load(&session->setup->engine->regions.sessions) > 1)
+	    atomic_load(&session->setup->program->regions.sessions) > 1)
 		return;
 	if (session->protocol.operates) {
 		done = transfer->operation.completed;
@@ -1616,11 +1616,11 @@ static void wait_for_descriptors(struct session *session, int milliseconds)
  */
 static bool wait_for_work(struct session *session)
 {
-	const struct engine *engine = session->setup->engine;
+	const struct program *program = session->setup->program;
 	/* more spinning threads than processors would delay each other */
 	bool spins = session->setup->options.busy_poll &&
 		     session->protocol.phase != PHASE_CONNECTING &&
-		     atomic_load(&engine->regions.sessions) <= engine->processors;
+		     atomic_load(&program->regions.sessions) <= program->processors;
 
 	if (spins && ++session->turns % TURNS_PER_LOOK > 0)
 		return helper_busy(session->outgoing.helper) ||
@@ -1729,6 +1729,6 @@ void *session_run(void *argument)
 	session->helpers_left += !outgoing_release(&session->outgoing);
 	session->helpers_left += !incoming_release(&session->incoming);
 	ibv_ack_cq_events(setup->cq, session->unacknowledged_events);
-	process_notify_exit(&setup->engine->process, setup->id->context);
+	process_notify_exit(&setup->program->process, setup->id->context);
 	return NULL;
 }

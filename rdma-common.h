@@ -45,7 +45,7 @@
 #include "rdma-common/transfer.h"
 #include "rdma-common/wire.h"
 
-/* ---- The engine ---- */
+/* ---- The program ---- */
 
 /* Failure message for RDMA_CM_EVENT_DEVICE_REMOVAL. */
 #define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
@@ -55,7 +55,7 @@
  * `processors`, `regions.sessions` and the memory of `payload`, print, and notify `process` of its
  * end. Helpers share `output_taken`.
  */
-struct engine {
+struct program {
 	const struct options *options;
 	struct process process;
 	struct console console;
@@ -106,7 +106,7 @@ enum notification {
  * that thread has a pointer to const. No thread changes it while the session runs.
  */
 struct setup {
-	struct engine *engine;
+	struct program *program;
 	struct options options; /* options of this session */
 	struct rdma_cm_id *id;  /* its context is the struct connection */
 	unsigned int number;    /* number of this connection in the program, from 1 */

@@ -32,7 +32,7 @@ static const char usage[] =
 	"\n";
 
 struct server {
-	struct engine engine;
+	struct program program;
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
 	bool stopping;      /* accept no more sessions; exit after the last one */
@@ -60,10 +60,10 @@ static enum parsed parse_server_arguments(struct options *options, int argc, cha
 /* Report that no payload can be stored under the name of --output now, for example in no folder. */
 static void check_output(struct server *server)
 {
-	const char *output = server->engine.options->output;
+	const char *output = server->program.options->output;
 
 	if (output && output_check(output))
-		print_warning(&server->engine.console,
+		print_warning(&server->program.console,
 			      "cannot store payloads in '%s': %s; until that is mended, sessions "
 			      "with a client that sends one will fail",
 			      ellipsize(output).text, output_error(errno));
@@ -83,7 +83,7 @@ static void stop_listening(struct server *server)
 {
 	while (server->listener_count > 0) {
 		if (rdma_destroy_id(server->listeners[--server->listener_count]))
-			print_warning(&server->engine.console, "cannot destroy a listener: %s",
+			print_warning(&server->program.console, "cannot destroy a listener: %s",
 				      strerror(errno));
 	}
 }
@@ -98,7 +98,7 @@ static bool is_port_taken(struct server *server, struct sockaddr *address, uint1
 	bool taken;
 
 	if (port == 0 ||
-	    rdma_create_id(server->engine.process.event_channel, &id, NULL, RDMA_PS_TCP))
+	    rdma_create_id(server->program.process.event_channel, &id, NULL, RDMA_PS_TCP))
 		return false;
 	set_port(address, 0);
 	taken = !rdma_bind_addr(id, address);
@@ -112,7 +112,7 @@ static bool is_port_taken(struct server *server, struct sockaddr *address, uint1
  */
 static bool misses_device(struct server *server, struct rdma_cm_id *id)
 {
-	struct ibv_context *device = guid_find(server->engine.process.devices, id);
+	struct ibv_context *device = guid_find(server->program.process.devices, id);
 
 	if (!device)
 		return false;
@@ -127,12 +127,12 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	struct rdma_cm_id *id;
 	int on = 1, error;
 
-	if (rdma_create_id(server->engine.process.event_channel, &id, server, RDMA_PS_TCP))
+	if (rdma_create_id(server->program.process.event_channel, &id, server, RDMA_PS_TCP))
 		return -1;
 	/* IPv4 has its own listener: over iWARP a listener for IPv6 refuses IPv4 clients */
 	if ((address->sa_family == AF_INET6 &&
 	     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on))) ||
-	    set_type_of_service(id, server->engine.options) || rdma_bind_addr(id, address) ||
+	    set_type_of_service(id, server->program.options) || rdma_bind_addr(id, address) ||
 	    misses_device(server, id) || rdma_listen(id, BACKLOG)) {
 		error = errno;
 		rdma_destroy_id(id);
@@ -173,7 +173,7 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 
 static enum status explain_listening(struct server *server, int error)
 {
-	const struct options *options = server->engine.options;
+	const struct options *options = server->program.options;
 	struct strbuf reason = { 0 };
 
 	if (error == EADDRINUSE)
@@ -185,7 +185,7 @@ static enum status explain_listening(struct server *server, int error)
 			    is_unusable(error) ? "; give --bind an address of a network interface "
 						 "that has an RDMA device ('rdma link')"
 					       : "");
-	return process_fail(&server->engine.process,
+	return process_fail(&server->program.process,
 			    is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE,
 			    "cannot listen on %s%s%s: %s",
 			    ellipsize(options->bind ? options->bind : "all addresses").text,
@@ -195,7 +195,7 @@ static enum status explain_listening(struct server *server, int error)
 
 static enum status start_listening(struct server *server, const struct addrinfo *addresses)
 {
-	const struct options *options = server->engine.options;
+	const struct options *options = server->program.options;
 	uint64_t port = 0;
 	int failed;
 
@@ -210,10 +210,10 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 	if (failed)
 		return explain_listening(server, errno);
 	if (server->unfound)
-		print_warning(&server->engine.console,
+		print_warning(&server->program.console,
 			      "cannot listen on every address of --bind '%s': %s",
 			      ellipsize(options->bind).text, guid_describe(server->unfound).text);
-	report_listening(&server->engine, ntohs(rdma_get_src_port(server->listeners[0])));
+	report_listening(&server->program, ntohs(rdma_get_src_port(server->listeners[0])));
 	return STATUS_SUCCESS;
 }
 
@@ -223,11 +223,11 @@ static enum status start_listening(struct server *server, const struct addrinfo 
  */
 static void lose_listener(struct server *server)
 {
-	const char *bind = server->engine.options->bind;
+	const char *bind = server->program.options->bind;
 
 	server->stopping = true;
 	server->status = process_fail(
-		&server->engine.process, STATUS_LOCAL_FAILURE,
+		&server->program.process, STATUS_LOCAL_FAILURE,
 		"cannot listen on an address of --bind '%s' any more: its RDMA device was "
 		"removed; start the server again when the device is back ('rdma link')",
 		ellipsize(bind ? bind : "all addresses").text);
@@ -250,7 +250,7 @@ static void end_session(struct server *server, struct connection *connection)
 {
 	enum status status = finish(connection);
 
-	if (server->engine.options->one_off) {
+	if (server->program.options->one_off) {
 		server->status = status;
 		server->stopping = true;
 	}
@@ -286,9 +286,9 @@ static bool accept_client(struct connection *connection, const struct cm_event *
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {
-	const struct options *options = server->engine.options;
-	unsigned int count = atomic_load(&server->engine.regions.sessions);
-	int stuck_helpers = server->engine.regions.stuck_helpers;
+	const struct options *options = server->program.options;
+	unsigned int count = atomic_load(&server->program.regions.sessions);
+	int stuck_helpers = server->program.regions.stuck_helpers;
 	unsigned int most = options->one_off ? 1 : options->maximum_sessions;
 
 	if (server->stopping || count > most) /* `count` includes this connection */
@@ -317,7 +317,7 @@ static bool over_session_limit(const struct server *server, struct connection *c
  */
 static struct options options_for(const struct server *server, const struct peer_hello *client)
 {
-	struct options options = *server->engine.options;
+	struct options options = *server->program.options;
 	const struct hello *hello = &client->hello;
 
 	if (client->hello_kind != HELLO_CURRENT || hello->operation > OPERATION_WRITE)
@@ -341,8 +341,8 @@ static void turn_away(struct server *server, struct rdma_cm_id *id, const struct
 	reject_request(id, options, REFUSAL_SETUP);
 	id->context = NULL; /* if the id remains, its late events are ignored */
 	if (rdma_destroy_id(id))
-		print_warning(&server->engine.console, "cannot destroy a connection identifier: %s",
-			      strerror(errno));
+		print_warning(&server->program.console,
+			      "cannot destroy a connection identifier: %s", strerror(errno));
 }
 
 /*
@@ -358,12 +358,12 @@ static void warn_unfound(struct server *server, struct rdma_cm_id *id)
 	if (server->warned)
 		return;
 	server->warned = true;
-	device = guid_find(server->engine.process.devices, id);
+	device = guid_find(server->program.process.devices, id);
 	if (device)
-		print_warning(&server->engine.console, "rejected a connect request to %s: %s; %s",
+		print_warning(&server->program.console, "rejected a connect request to %s: %s; %s",
 			      own.address, guid_describe(device).text, rest);
 	else
-		print_warning(&server->engine.console,
+		print_warning(&server->program.console,
 			      "rejected a connect request to %s: librdmacm finds no RDMA device "
 			      "for this address" UNFOUND_ADVICE "; %s",
 			      own.address, rest);
@@ -382,7 +382,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 		turn_away(server, event->id, &options);
 		return;
 	}
-	connection = connection_create(&server->engine, event->id, &options,
+	connection = connection_create(&server->program, event->id, &options,
 				       rdma_get_peer_addr(event->id));
 	if (!connection)
 		return;
@@ -406,7 +406,7 @@ static void handle_server_event(struct server *server, const struct cm_event *ev
 	else if (context == server && event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		lose_listener(server);
 	else if (context == server)
-		print_warning(&server->engine.console,
+		print_warning(&server->program.console,
 			      "the connection manager reports %s for a listener",
 			      rdma_event_str(event->type));
 	else if (context)
@@ -421,10 +421,10 @@ static enum status serve_clients(struct server *server)
 	for (;;) {
 		if (server->stopping) {
 			stop_listening(server);
-			if (TAILQ_EMPTY(&server->engine.connections))
+			if (TAILQ_EMPTY(&server->program.connections))
 				return server->status;
 		}
-		switch (connection_wait(&server->engine, INT64_MAX, &event, &ended)) {
+		switch (connection_wait(&server->program, INT64_MAX, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
 			handle_server_event(server, &event);
 			break;
@@ -433,12 +433,12 @@ static enum status serve_clients(struct server *server)
 			break;
 		case WAKEUP_SIGNAL:
 			server->stopping = true;
-			connection_notify_all(&server->engine, NOTIFY_INTERRUPTED);
+			connection_notify_all(&server->program, NOTIFY_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
 			server->stopping = true;
 			server->status = STATUS_LOCAL_FAILURE;
-			connection_notify_all(&server->engine, NOTIFY_ABANDONED);
+			connection_notify_all(&server->program, NOTIFY_ABANDONED);
 			break;
 		default:
 			break;
@@ -448,14 +448,14 @@ static enum status serve_clients(struct server *server)
 
 static enum status run_server(struct server *server)
 {
-	const struct options *options = server->engine.options;
+	const struct options *options = server->program.options;
 	struct addrinfo *addresses;
-	/* resolve the name before engine_open(): until then a signal ends the program at once */
-	enum status status = resolve_name(&server->engine.process, "--bind", options->bind,
+	/* resolve the name before program_open(): until then a signal ends the program at once */
+	enum status status = resolve_name(&server->program.process, "--bind", options->bind,
 					  options->port ? options->port : "0", &addresses);
 
 	if (status == STATUS_SUCCESS)
-		status = engine_open(&server->engine);
+		status = program_open(&server->program);
 	if (status == STATUS_SUCCESS) {
 		check_output(server);
 		status = start_listening(server, addresses);
@@ -465,7 +465,7 @@ static enum status run_server(struct server *server)
 	if (status == STATUS_SUCCESS)
 		status = serve_clients(server);
 	else
-		report_no_session(&server->engine, status);
+		report_no_session(&server->program, status);
 	stop_listening(server);
 	return status;
 }
@@ -481,12 +481,12 @@ int main(int argc, char **argv)
 	parsed = parse_server_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
-	engine_init(&server.engine, &options);
+	program_init(&server.program, &options);
 	/* the result if a signal ends the program before its only session */
 	if (options.one_off)
 		server.status = STATUS_INTERRUPTED;
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
 	/* with --one-off, STATUS_INTERRUPTED ends the process by the signal */
-	return engine_end(&server.engine, status);
+	return program_end(&server.program, status);
 }

@@ -23,50 +23,50 @@
 
 /* ---- Creating and destroying ---- */
 
-static void setup_init(struct setup *setup, struct engine *engine, struct rdma_cm_id *id,
+static void setup_init(struct setup *setup, struct program *program, struct rdma_cm_id *id,
 		       const struct options *options)
 {
-	bool alone = atomic_load(&engine->regions.sessions) == 0 && options->connections <= 1;
+	bool alone = atomic_load(&program->regions.sessions) == 0 && options->connections <= 1;
 
-	setup->engine = engine;
+	setup->program = program;
 	setup->options = *options;
 	setup->id = id;
-	setup->number = engine->created;
+	setup->number = program->created;
 	setup->tos = -1;
 	/* a server sends a pattern in a --check, whatever its own payload is */
-	setup->payload = options->check ? payload_pattern(options->pattern_size) : engine->payload;
+	setup->payload = options->check ? payload_pattern(options->pattern_size) : program->payload;
 	setup->terms.options = &setup->options;
 	setup->terms.outgoing_length = setup->payload.length;
-	setup->log = engine->log;
+	setup->log = program->log;
 	setup->log.options = &setup->options; /* sessions of --check print less */
 	if (!alone)
 		snprintf(setup->log.prefix, sizeof(setup->log.prefix), "[%u] ", setup->number);
-	setup->owner = (struct region_owner){ .account = &engine->regions,
+	setup->owner = (struct region_owner){ .account = &program->regions,
 					      .terms = &setup->terms,
 					      .log = &setup->log };
 }
 
-struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
+struct connection *connection_create(struct program *program, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
 
-	engine->created++;
+	program->created++;
 	if (!connection) {
-		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
+		process_fail(&program->process, STATUS_LOCAL_FAILURE,
 			     "cannot allocate memory for another connection: %s", strerror(errno));
 		if (options->role == ROLE_SERVER)
 			reject_request(id, options, REFUSAL_MEMORY);
 		rdma_destroy_id(id);
 		return NULL;
 	}
-	setup_init(&connection->setup, engine, id, options);
+	setup_init(&connection->setup, program, id, options);
 	connection->setup.peer = endpoint_of(peer);
 	connection->shared.wake = -1;
 	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a better reason */
 	id->context = connection;
-	TAILQ_INSERT_TAIL(&engine->connections, connection, link);
-	atomic_fetch_add(&engine->regions.sessions, 1);
+	TAILQ_INSERT_TAIL(&program->connections, connection, link);
+	atomic_fetch_add(&program->regions.sessions, 1);
 	connection_extend_deadline(connection);
 	return connection;
 }
@@ -90,9 +90,9 @@ void connection_destroy(struct connection *connection)
 
 	/* a session whose thread never started still has its helper, which is idle */
 	if (connection->session && !outgoing_release(&connection->session->outgoing))
-		setup->engine->regions.stuck_helpers++;
-	TAILQ_REMOVE(&setup->engine->connections, connection, link);
-	atomic_fetch_sub(&setup->engine->regions.sessions, 1);
+		setup->program->regions.stuck_helpers++;
+	TAILQ_REMOVE(&setup->program->connections, connection, link);
+	atomic_fetch_sub(&setup->program->regions.sessions, 1);
 	if (setup->id->qp)
 		rdma_destroy_qp(setup->id);
 	error = setup->cq ? verb_error(ibv_destroy_cq(setup->cq)) : 0;
@@ -146,7 +146,7 @@ static enum status create_channels(struct connection *connection, struct failure
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "ibv_create_comp_channel failed: %s", strerror(errno));
 	if (make_nonblocking(setup->channel->fd) ||
-	    process_watch_device(&setup->engine->process, verbs))
+	    process_watch_device(&setup->program->process, verbs))
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot wait for events of RDMA device %s: %s",
 				   ibv_get_device_name(verbs->device), strerror(errno));
@@ -339,7 +339,7 @@ static enum status open_payloads(struct connection *connection, struct failure *
 	connection->session->incoming = (struct incoming){
 		.ring = setup->incoming_ring.memory,
 		.ring_size = setup->incoming_ring.size,
-		.output_taken = &setup->engine->output_taken,
+		.output_taken = &setup->program->output_taken,
 		.output = stores(connection) ? options->output : NULL,
 		.limit = options->maximum_payload,
 		.verification = { .is_pattern = agreement->peer.flags & HELLO_PATTERN,
@@ -348,7 +348,7 @@ static enum status open_payloads(struct connection *connection, struct failure *
 	if (!outgoing->mr) /* this side sends no payload */
 		return STATUS_SUCCESS;
 	return outgoing_open(&connection->session->outgoing, &setup->payload, outgoing->memory,
-			     outgoing->size, &setup->engine->process, failure);
+			     outgoing->size, &setup->program->process, failure);
 }
 
 static enum status allocate(struct connection *connection, struct transfer_plan *plan,
@@ -609,19 +609,19 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 	}
 }
 
-void connection_notify_all(struct engine *engine, enum notification notification)
+void connection_notify_all(struct program *program, enum notification notification)
 {
 	struct connection *connection;
 
-	TAILQ_FOREACH (connection, &engine->connections, link)
+	TAILQ_FOREACH (connection, &program->connections, link)
 		connection_notify(connection, notification);
 }
 
-static void notify_device_event(struct engine *engine, const struct device_event *event)
+static void notify_device_event(struct program *program, const struct device_event *event)
 {
 	struct connection *connection = event->context;
 
-	print_trace(&engine->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
+	print_trace(&program->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
 	if (!connection)
 		return;
 	/* over iWARP every event means a broken connection; else only the first event counts */
@@ -632,15 +632,15 @@ static void notify_device_event(struct engine *engine, const struct device_event
 	connection_notify(connection, NOTIFY_DEVICE_EVENT);
 }
 
-enum wakeup connection_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
+enum wakeup connection_wait(struct program *program, int64_t deadline, struct cm_event *event,
 			    struct connection **ended)
 {
 	struct device_event device_event = { 0 };
-	enum wakeup wakeup = engine_wait(engine, deadline, event, &device_event, ended);
+	enum wakeup wakeup = program_wait(program, deadline, event, &device_event, ended);
 
 	if (wakeup != WAKEUP_DEVICE_EVENT)
 		return wakeup;
-	notify_device_event(engine, &device_event);
+	notify_device_event(program, &device_event);
 	return WAKEUP_OTHER;
 }
 
@@ -684,7 +684,7 @@ static void join_thread(struct connection *connection)
 	connection->running = false;
 	connection->ended = true;
 	connection->after = connection->session->after;
-	connection->setup.engine->regions.stuck_helpers += (int)connection->session->helpers_left;
+	connection->setup.program->regions.stuck_helpers += (int)connection->session->helpers_left;
 }
 
 enum status connection_join(struct connection *connection)
@@ -715,71 +715,71 @@ struct counters connection_growth(const struct connection *connection)
 	return counters_growth(&connection->setup.before, &connection->after);
 }
 
-/* ---- The engine ---- */
+/* ---- The program ---- */
 
-void engine_init(struct engine *engine, const struct options *options)
+void program_init(struct program *program, const struct options *options)
 {
-	memset(engine, 0, sizeof(*engine));
-	engine->options = options;
-	console_init(&engine->console, options->json);
-	engine->log = (struct log){ .console = &engine->console, .options = options };
-	process_init(&engine->process, &engine->console);
-	TAILQ_INIT(&engine->connections);
+	memset(program, 0, sizeof(*program));
+	program->options = options;
+	console_init(&program->console, options->json);
+	program->log = (struct log){ .console = &program->console, .options = options };
+	process_init(&program->process, &program->console);
+	TAILQ_INIT(&program->connections);
 }
 
-enum status engine_open(struct engine *engine)
+enum status program_open(struct program *program)
 {
 	struct failure failure;
-	enum status status = payload_load(&engine->payload, engine->options, &failure);
+	enum status status = payload_load(&program->payload, program->options, &failure);
 
 	if (status != STATUS_SUCCESS)
-		return process_fail(&engine->process, status, "%s", failure.cause);
-	status = process_open(&engine->process);
+		return process_fail(&program->process, status, "%s", failure.cause);
+	status = process_open(&program->process);
 	if (status != STATUS_SUCCESS)
 		return status;
-	engine->regions.budget = memory_budget();
+	program->regions.budget = memory_budget();
 	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little for arenas of their own */
-	engine->processors = usable_processors();
+	program->processors = usable_processors();
 	return STATUS_SUCCESS;
 }
 
-enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
-			struct device_event *device_event, struct connection **ended)
+enum wakeup program_wait(struct program *program, int64_t deadline, struct cm_event *event,
+			 struct device_event *device_event, struct connection **ended)
 {
 	enum wakeup wakeup =
-		process_wait(&engine->process, deadline, event, device_event, (void **)ended);
+		process_wait(&program->process, deadline, event, device_event, (void **)ended);
 
 	if (wakeup == WAKEUP_ENDED && !*ended) { /* a helper whose connection is gone */
-		engine->regions.stuck_helpers--;
+		program->regions.stuck_helpers--;
 		return WAKEUP_OTHER;
 	}
 	return wakeup;
 }
 
-static void await_helpers(struct engine *engine)
+static void await_helpers(struct program *program)
 {
 	int64_t deadline = now_milliseconds() + HELPER_MILLISECONDS;
 	struct device_event device_event;
 	struct connection *ended;
 	struct cm_event event;
 
-	while (engine->regions.stuck_helpers > 0 && now_milliseconds() < deadline &&
-	       engine_wait(engine, deadline, &event, &device_event, &ended) != WAKEUP_EXHAUSTED)
+	while (program->regions.stuck_helpers > 0 && now_milliseconds() < deadline &&
+	       program_wait(program, deadline, &event, &device_event, &ended) != WAKEUP_EXHAUSTED)
 		;
 }
 
-int engine_end(struct engine *engine, enum status status)
+int program_end(struct program *program, enum status status)
 {
 	enum status output;
 
-	await_helpers(engine);
-	if (engine->regions.stuck_helpers >
+	await_helpers(program);
+	if (program->regions.stuck_helpers >
 	    0) /* leave the file or pipe open: a stuck helper may read it */
-		engine->payload.descriptor = -1;
-	payload_free(&engine->payload);
-	output = flush_output(&engine->log, &engine->process);
-	process_close(&engine->process, engine->regions.stuck_helpers > 0);
+		program->payload.descriptor = -1;
+	payload_free(&program->payload);
+	output = flush_output(&program->log, &program->process);
+	process_close(&program->process, program->regions.stuck_helpers > 0);
 	if (status == STATUS_INTERRUPTED)
-		raise(engine->process.signal_number); /* the shell must see the signal */
+		raise(program->process.signal_number); /* the shell must see the signal */
 	return (int)(status == STATUS_SUCCESS ? output : status);
 }

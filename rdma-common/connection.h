@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The life of a connection: create, prepare, negotiate, start or reject, notify, join, destroy; and
- * the engine that all connections of a program share.
+ * the program that all connections share.
  *
  * Threads: the main thread. Unless a function says otherwise, the connection's thread must not run.
  */
@@ -38,14 +38,14 @@ struct connection {
 	TAILQ_ENTRY(connection) link;
 };
 
-/* Initialize `engine`; engine_end() ends it. `options` must outlive it. */
-void engine_init(struct engine *engine, const struct options *options);
+/* Initialize `program`; program_end() ends it. `options` must outlive it. */
+void program_init(struct program *program, const struct options *options);
 
 /*
  * Load the outgoing payload, call process_open(), and read the memory budget. On failure print and
  * record a message.
  */
-enum status engine_open(struct engine *engine);
+enum status program_open(struct program *program);
 
 /*
  * Give stuck helpers HELPER_MILLISECONDS to end, wait for the output (at most --timeout), and free
@@ -53,14 +53,14 @@ enum status engine_open(struct engine *engine);
  * `status` or, if that is STATUS_SUCCESS, the result of writing the output. For STATUS_INTERRUPTED
  * end the process by the signal instead.
  */
-int engine_end(struct engine *engine, enum status status);
+int program_end(struct program *program, enum status status);
 
 /*
  * Wait as process_wait() does. Handle the end of an abandoned helper, and return WAKEUP_OTHER for
  * it. WAKEUP_ENDED stores the connection whose thread has ended in `ended`.
  */
-enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
-			struct device_event *device_event, struct connection **ended);
+enum wakeup program_wait(struct program *program, int64_t deadline, struct cm_event *event,
+			 struct device_event *device_event, struct connection **ended);
 
 /*
  * Create a connection to `peer`. Take ownership of `id`, even on failure. Copy the session's
@@ -68,7 +68,7 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
  * output lines start with its number. If memory runs out, print and record a message, reject a
  * client's request, and return NULL.
  */
-struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
+struct connection *connection_create(struct program *program, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer);
 
 /*
@@ -141,13 +141,13 @@ bool connection_is_over(const struct connection *connection);
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 
 /* Notify all connections. Their threads may run. */
-void connection_notify_all(struct engine *engine, enum notification notification);
+void connection_notify_all(struct program *program, enum notification notification);
 
 /*
- * Wait as engine_wait() does, but handle device events, and return WAKEUP_OTHER for them. After
+ * Wait as program_wait() does, but handle device events, and return WAKEUP_OTHER for them. After
  * WAKEUP_ENDED call connection_join() next.
  */
-enum wakeup connection_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
+enum wakeup connection_wait(struct program *program, int64_t deadline, struct cm_event *event,
 			    struct connection **ended);
 
 /* Set the connection's deadline to --timeout from now. */

@@ -217,7 +217,7 @@ void report_json(const struct connection *connection)
 	add_incoming(object, connection);
 	json_add_counters(object, &growth);
 	json_add_peer_errors(object, session->peer_verdict.errors);
-	json_add_status(object, connection->outcome.status, setup->engine->process.signal_number);
+	json_add_status(object, connection->outcome.status, setup->program->process.signal_number);
 	json_add_text(object, "error", good ? NULL : connection->outcome.cause);
 	if (options->connections > 1 && setup->id) {
 		json_add_known(object, "source_port", source_port(setup->id));
@@ -226,30 +226,30 @@ void report_json(const struct connection *connection)
 	print_json(setup->log.console, object);
 }
 
-void report_no_session(struct engine *engine, enum status status)
+void report_no_session(struct program *program, enum status status)
 {
 	struct connection none = {
-		.setup = { .engine = engine,
-			   .options = *engine->options,
-			   .log = engine->log,
+		.setup = { .program = program,
+			   .options = *program->options,
+			   .log = program->log,
 			   .tos = -1 },
 	};
 
-	failure_set(&none.outcome, status, "%s", engine->process.failure);
+	failure_set(&none.outcome, status, "%s", program->process.failure);
 	report_json(&none);
 }
 
-void report_listening(const struct engine *engine, uint16_t port)
+void report_listening(const struct program *program, uint16_t port)
 {
 	struct json_object *object;
 
-	print_status(&engine->log, "listening on port %u.", port);
-	if (!engine->options->json)
+	print_status(&program->log, "listening on port %u.", port);
+	if (!program->options->json)
 		return;
 	object = json_begin("listening");
 	json_add_text(object, "role", "server");
 	json_add_count(object, "port", port);
-	print_json(engine->log.console, object);
+	print_json(program->log.console, object);
 }
 
 /* ---- Several sessions at once ---- */
@@ -275,13 +275,13 @@ struct sum {
 	const struct connection *slowest, *fastest;
 };
 
-static struct sum add_up(const struct engine *engine)
+static struct sum add_up(const struct program *program)
 {
 	const struct connection *connection;
 	int64_t started = INT64_MAX, completed = 0;
 	struct sum sum = { 0 };
 
-	TAILQ_FOREACH (connection, &engine->connections, link) {
+	TAILQ_FOREACH (connection, &program->connections, link) {
 		const struct session *session = connection_session(connection);
 		const struct figures *figures = &session->figures;
 		double rate = operation_rate(session);
@@ -305,21 +305,21 @@ static struct sum add_up(const struct engine *engine)
 	return sum;
 }
 
-void report_sum(const struct engine *engine, enum status status)
+void report_sum(const struct program *program, enum status status)
 {
-	const struct sum sum = add_up(engine);
+	const struct sum sum = add_up(program);
 	const struct connection *slowest = sum.slowest, *fastest = sum.fastest;
-	const struct options *options = engine->options;
+	const struct options *options = program->options;
 	double rate = sum.seconds > 0 ? (double)sum.bytes * 8 / sum.seconds : 0;
 	struct json_object *object;
 	char text[128];
 
 	snprintf(text, sizeof(text), "%u of %u sessions succeeded", sum.succeeded,
 		 options->connections);
-	print_status(&engine->log, "%s: %" PRIu64 " byte%s in %.6f s, %.3f Gbit/s", text, sum.bytes,
-		     plural(sum.bytes), sum.seconds, rate / 1e9);
+	print_status(&program->log, "%s: %" PRIu64 " byte%s in %.6f s, %.3f Gbit/s", text,
+		     sum.bytes, plural(sum.bytes), sum.seconds, rate / 1e9);
 	if (slowest)
-		print_status(&engine->log,
+		print_status(&program->log,
 			     "slowest: [%u] %s, %.3f Gbit/s; fastest: [%u] %s, %.3f Gbit/s",
 			     slowest->setup.number, describe_source_port(slowest).text,
 			     operation_rate(connection_session(slowest)) / 1e9,
@@ -336,9 +336,9 @@ void report_sum(const struct engine *engine, enum status status)
 	json_add_number(object, "bits_per_second", rate, sum.seconds > 0);
 	json_add_known(object, "slowest", slowest ? slowest->setup.number : 0);
 	json_add_known(object, "fastest", fastest ? fastest->setup.number : 0);
-	json_add_status(object, status, engine->process.signal_number);
+	json_add_status(object, status, program->process.signal_number);
 	json_add_text(object, "error", status == STATUS_SUCCESS ? NULL : text);
-	print_json(engine->log.console, object);
+	print_json(program->log.console, object);
 }
 
 /* ---- The end of a session ---- */
@@ -351,7 +351,7 @@ static void print_check(const struct connection *connection)
 	struct log log = setup->log;
 	char text[64];
 
-	log.options = setup->engine->options; /* print this without --verbose, too */
+	log.options = setup->program->options; /* print this without --verbose, too */
 	if (client->passes != 1 || client->wanted_seconds > 0)
 		snprintf(text, sizeof(text), "%s measured", writes ? "rate" : "latency");
 	else

@@ -17,7 +17,7 @@
 void report_session(const struct connection *connection);
 
 /* Print the port on which the server listens; with --json, also as an object. */
-void report_listening(const struct engine *engine, uint16_t port);
+void report_listening(const struct program *program, uint16_t port);
 
 /* With --json, print the result of the session as one object. */
 void report_json(const struct connection *connection);
@@ -26,13 +26,13 @@ void report_json(const struct connection *connection);
 void report_path(const struct connection *connection);
 
 /*
- * Print the sum of the engine's connections, with the slowest and the fastest; with --json, also as
- * an object. `status` is the program's exit status. A session that failed before it began counts as
- * failed.
+ * Print the sum of the program's connections, with the slowest and the fastest; with --json, also
+ * as an object. `status` is the program's exit status. A session that failed before it began counts
+ * as failed.
  */
-void report_sum(const struct engine *engine, enum status status);
+void report_sum(const struct program *program, enum status status);
 
 /* With --json, print the object of report_json() for a program that ran no session. */
-void report_no_session(struct engine *engine, enum status status);
+void report_no_session(struct program *program, enum status status);
 
 #endif

@@ -224,7 +224,7 @@ TEST(quantiles_lie_within_the_counted_latencies)
 static struct {
 	struct console console;
 	int readers[STREAMS], writers[STREAMS];
-	struct engine engine;
+	struct program program;
 	struct ibv_device device;
 	struct ibv_context verbs;
 	struct rdma_cm_id id;
@@ -249,12 +249,12 @@ static void begin(enum role role, unsigned int number)
 	}
 	console_init(&session.console, false);
 	assert_int_equal(console_open(&session.console, session.writers[0], session.writers[1]), 0);
-	log->console = session.engine.log.console = &session.console;
-	log->options = session.engine.log.options = &session.connection.setup.options;
+	log->console = session.program.log.console = &session.console;
+	log->options = session.program.log.options = &session.connection.setup.options;
 	if (number)
 		snprintf(log->prefix, sizeof(log->prefix), "[%u] ", number);
-	session.engine.options = &session.connection.setup.options;
-	session.connection.setup.engine = &session.engine;
+	session.program.options = &session.connection.setup.options;
+	session.connection.setup.program = &session.program;
 	session.connection.setup.tos = -1;
 	session.connection.session = &session.thread;
 }
@@ -540,7 +540,7 @@ TEST(server_prints_one_status_line_for_a_successful_session_of_a_check)
 		set_measurements();
 		own->verbose = cases[i].verbose;
 		program = *own;
-		session.engine.options = &program;
+		session.program.options = &program;
 		own->check = true;
 		own->operation = cases[i].operation;
 		connection->setup.terms.agreement.peer = cases[i].client;
@@ -666,9 +666,9 @@ TEST(program_without_a_session_prints_its_json_object)
 	session.connection.setup.options.json = true;
 	session.connection.setup.options.address = "host-a";
 	session.connection.setup.options.port = "8";
-	session.engine.process.signal_number = 15;
-	strcpy(session.engine.process.failure, "no /dev \xff");
-	report_no_session(&session.engine, STATUS_INTERRUPTED);
+	session.program.process.signal_number = 15;
+	strcpy(session.program.process.failure, "no /dev \xff");
+	report_no_session(&session.program, STATUS_INTERRUPTED);
 	/* clang-format off */
 	assert_object("session",
 		"\"role\": \"client\", \"session\": null, \"operation\": \"read\", \"peer\": \"host-a\", "
@@ -690,16 +690,16 @@ TEST(program_without_a_session_prints_its_json_object)
 TEST(server_reports_its_listening_port)
 {
 	begin(ROLE_SERVER, 0);
-	report_listening(&session.engine, 47881);
+	report_listening(&session.program, 47881);
 	assert_printed("listening on port 47881.\n", "");
 	begin(ROLE_SERVER, 0);
 	session.connection.setup.options.json = true;
 	session.connection.setup.options.port = "8"; /* this side's port, not the peer's */
-	report_no_session(&session.engine, STATUS_LOCAL_FAILURE);
+	report_no_session(&session.program, STATUS_LOCAL_FAILURE);
 	assert_printed_among("\"peer\": null, \"peer_port\": null");
 	begin(ROLE_SERVER, 0);
 	session.connection.setup.options.json = true;
-	report_listening(&session.engine, 47881);
+	report_listening(&session.program, 47881);
 	assert_object("listening", "\"role\": \"server\", \"port\": 47881 }\n",
 		      "listening on port 47881.\n");
 }
