@@ -38,6 +38,7 @@
 #include "rdma-common/outgoing.h"
 #include "rdma-common/payload.h"
 #include "rdma-common/process.h"
+#include "rdma-common/program.h"
 #include "rdma-common/protocol.h"
 #include "rdma-common/region.h"
 #include "rdma-common/request.h"
@@ -45,28 +46,8 @@
 #include "rdma-common/transfer.h"
 #include "rdma-common/wire.h"
 
-/* ---- The program ---- */
-
 /* Failure message for RDMA_CM_EVENT_DEVICE_REMOVAL. */
 #define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
-
-/*
- * The state of a program, owned by the main thread. A connection's thread may only read
- * `processors`, `regions.sessions` and the memory of `payload`, print, and notify `process` of its
- * end. Helpers share `output_taken`.
- */
-struct program {
-	const struct options *options;
-	struct process process;
-	struct console console;
-	struct log log;           /* for lines that belong to no session */
-	atomic_bool output_taken; /* an output that cannot be shared is open (output_open()) */
-	struct payload payload;
-	struct region_account regions;
-	unsigned int processors; /* number of processors that the threads may use */
-	unsigned int created;    /* number of connections created so far */
-	TAILQ_HEAD(all_connections, connection) connections;
-};
 
 /* ---- Connections ---- */
 

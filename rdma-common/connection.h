@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a connection: create, prepare, negotiate, start or reject, notify, join, destroy; and
- * the program that all connections share.
+ * The life of a connection: create, prepare, negotiate, start or reject, notify, join, destroy.
  *
  * Threads: the main thread. Unless a function says otherwise, the connection's thread must not run.
  */
@@ -37,30 +36,6 @@ struct connection {
 	struct failure outcome; /* how the session ended; valid after connection_join() */
 	TAILQ_ENTRY(connection) link;
 };
-
-/* Initialize `program`; program_end() ends it. `options` must outlive it. */
-void program_init(struct program *program, const struct options *options);
-
-/*
- * Load the outgoing payload, call process_open(), and read the memory budget. On failure print and
- * record a message.
- */
-enum status program_open(struct program *program);
-
-/*
- * Give stuck helpers HELPER_MILLISECONDS to end, wait for the output (at most --timeout), and free
- * everything. All connections and ids must be destroyed before. Return the exit status of main():
- * `status` or, if that is STATUS_SUCCESS, the result of writing the output. For STATUS_INTERRUPTED
- * end the process by the signal instead.
- */
-int program_end(struct program *program, enum status status);
-
-/*
- * Wait as process_wait() does. Handle the end of an abandoned helper, and return WAKEUP_OTHER for
- * it. WAKEUP_ENDED stores the connection whose thread has ended in `ended`.
- */
-enum wakeup program_wait(struct program *program, int64_t deadline, struct cm_event *event,
-			 struct device_event *device_event, struct connection **ended);
 
 /*
  * Create a connection to `peer`. Take ownership of `id`, even on failure. Copy the session's
