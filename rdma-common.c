@@ -510,10 +510,7 @@ uint64_t outstanding_sends(const struct session *session)
 	return transfer_outstanding(&session->transfer) + session->outstanding_messages;
 }
 
-/*
- * Trace a step of the state machine, report the end of the operation, and restart the wait.
- * advance() executes the actions.
- */
+/* Trace a step of the state machine, and restart the wait. advance() executes the actions. */
 static void follow_step(struct session *session, const struct protocol *before,
 			enum event_type type, unsigned int actions)
 {
@@ -524,8 +521,6 @@ static void follow_step(struct session *session, const struct protocol *before,
 		print_trace(&session->setup->log, "%s: %s, %s, %s", event_name(type),
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
-	if (type == EVENT_DONE_DUE && operation_completed(session))
-		end_operation(session);
 	/*
 	 * Each step before closing restarts the wait. Afterwards only the peer's disconnection and
 	 * the first deadline of closing do.
@@ -1458,6 +1453,14 @@ static bool is_drained(const struct session *session)
 	       !outstanding_sends(session) && !session->outstanding_receives;
 }
 
+/* Feed the event that makes MSG_DONE due. Report the end of an operation that has completed. */
+static void handle_done_due(struct session *session)
+{
+	session_handle(session, EVENT_DONE_DUE, STATUS_SUCCESS);
+	if (operation_completed(session))
+		end_operation(session);
+}
+
 /*
  * Run the requested actions, post what is due, and feed the events that the state makes due, until
  * nothing is left to do.
@@ -1473,7 +1476,7 @@ static void advance(struct session *session)
 			refuse_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
 		else if (operation_runs(&session->protocol) &&
 			 transfer_done_due(&session->transfer))
-			session_handle(session, EVENT_DONE_DUE, STATUS_SUCCESS);
+			handle_done_due(session);
 		if (is_drained(session))
 			session_handle(session, EVENT_DRAINED, STATUS_SUCCESS);
 	} while (session->actions && session->protocol.phase < PHASE_FINISHED);
