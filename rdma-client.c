@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "rdma-common/check/check.h"
+#include "rdma-common/clock.h"
 #include "rdma-common/connection.h"
 #include "rdma-common/guid.h"
 #include "rdma-common/output.h"

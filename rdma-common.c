@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The thread of a session, in the order of a session: posting; events and the state machine
- * (rdma-common/protocol.c); the deadline; messages and completions; notifications; both payloads;
- * clocks; the loop. connection.c has the main thread's part.
+ * The thread of a session, in the order of a session: posting; messages and completions;
+ * notifications; both payloads; clocks; the loop. session.c feeds the state machine (protocol.c),
+ * and has the deadlines. connection.c has the main thread's part.
  *
  * The thread's RDMA calls have three error conventions. rdma_disconnect(3) and ibv_get_cq_event(3)
  * return -1 and set errno. ibv_post_send(3), ibv_post_recv(3), ibv_modify_qp(3) and
@@ -29,29 +29,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
-/*
- * Time after which the adapter of an idle peer is probed. It doubles with each probe, up to
- * --timeout divided by PROBES_PER_TIMEOUT.
- */
-#define PROBE_MILLISECONDS 250
-#define PROBES_PER_TIMEOUT 4
-/*
- * Time that a connection may take to close after a failure, a missed deadline or the peer's
- * disconnection.
- */
-#define CLOSING_MILLISECONDS 1000
-/*
- * A side that is blocked on its own disk or pipe gives up before its peer, which cannot know the
- * reason: earlier by --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus TRANSFER_MILLISECONDS, the
- * delay of a MSG_WINDOW.
- */
-#define OWN_DELAYS_PER_TIMEOUT 8
+#include "rdma-common/clock.h"
+#include "rdma-common/json.h"
+
 /* Interval between two updates of the progress line. */
 #define PROGRESS_MILLISECONDS 250
 /*
@@ -94,17 +79,6 @@
  * Only the first step waits, and only after a turn that found nothing to do. Other slow calls occur
  * at most once in a session (rdma_disconnect), or once per --interval (counters).
  */
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static void begin_wait(struct session *session, int64_t now);
-__attribute__((format(printf, 3, 4))) static void session_fail(struct session *session,
-							       enum status status,
-							       const char *format, ...);
-static void count_wire_progress(struct session *session);
 
 /* ---- Posting ---- */
 
@@ -357,12 +331,6 @@ static int continue_operation(struct session *session)
 	return error;
 }
 
-/* Return true if a MSG_WINDOW may be posted: the session allows it, and its only slot is free. */
-static bool window_is_allowed(const struct session *session)
-{
-	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
-}
-
 /* Post a MSG_WINDOW if it is due and allowed. Return 0 or an errno value. */
 static int send_window(struct session *session)
 {
@@ -394,13 +362,6 @@ static int send_done(struct session *session)
 		done.value = session->outgoing.pass_digest;
 	}
 	return post_message(session, &done);
-}
-
-bool operation_completed(const struct session *session)
-{
-	return session->protocol.local >= LOCAL_OPERATION_POSTED && !session->operation_failed &&
-	       transfer_outstanding(&session->transfer) == 0 &&
-	       transfer_done_due(&session->transfer);
 }
 
 void read_counters(const struct setup *setup, struct counters *counters)
@@ -501,264 +462,6 @@ static void begin_operation(struct session *session)
 		     session->protocol.operation == OPERATION_WRITE ? "writing message to"
 								    : "reading message from");
 	prepare_batch(session);
-}
-
-/* ---- Events drive the session ---- */
-
-uint64_t outstanding_sends(const struct session *session)
-{
-	return transfer_outstanding(&session->transfer) + session->outstanding_messages;
-}
-
-/* Trace a step of the state machine, and restart the wait. advance() executes the actions. */
-static void follow_step(struct session *session, const struct protocol *before,
-			enum event_type type, unsigned int actions)
-{
-	const struct protocol *now = &session->protocol;
-
-	if (actions || before->phase != now->phase || before->local != now->local ||
-	    before->remote != now->remote)
-		print_trace(&session->setup->log, "%s: %s, %s, %s", event_name(type),
-			    phase_name(now->phase), local_stage_name(now->local),
-			    remote_stage_name(now->remote));
-	/*
-	 * Each step before closing restarts the wait. Afterwards only the peer's disconnection and
-	 * the first deadline of closing do.
-	 */
-	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
-	    before->disconnected != now->disconnected)
-		begin_wait(session, now_milliseconds());
-}
-
-/*
- * Feed an event to the state machine. advance() executes the actions later. `cause` is the number
- * of a text.
- */
-static void feed(struct session *session, enum event_type type, enum status status,
-		 unsigned int cause)
-{
-	const struct protocol before = session->protocol;
-	const struct step step = protocol_step(before, (struct event){ type, status, cause });
-
-	session->protocol = step.protocol;
-	session->actions |= step.actions;
-	session->stepped = true;
-	session->clocks.quiet_until = INT64_MIN;
-	follow_step(session, &before, type, step.actions);
-}
-
-/* Feed an event that no text explains. */
-static void session_handle(struct session *session, enum event_type type, enum status status)
-{
-	feed(session, type, status, 0);
-}
-
-/* ---- Events with a cause ---- */
-
-/* Feed an event with the text that explains it. The state machine decides which text counts. */
-__attribute__((format(printf, 4, 0))) static void explain_event_list(struct session *session,
-								     enum event_type type,
-								     enum status status,
-								     const char *format,
-								     va_list arguments)
-{
-	unsigned int cause = 1;
-
-	while (cause < CAUSES && needs_cause(&session->protocol, cause))
-		cause++;
-	vsnprintf(session->causes[cause - 1], CAUSE_SIZE, format, arguments);
-	feed(session, type, status, cause);
-}
-
-__attribute__((format(printf, 4, 5))) static void explain_event(struct session *session,
-								enum event_type type,
-								enum status status,
-								const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	explain_event_list(session, type, status, format, arguments);
-	va_end(arguments);
-}
-
-/* Close the connection with this status, for this reason, unless an earlier reason counts. */
-static void session_fail(struct session *session, enum status status, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	explain_event_list(session, EVENT_FAILED, status, format, arguments);
-	va_end(arguments);
-}
-
-struct failure session_result(const struct session *session)
-{
-	const struct result *result = &session->protocol.result;
-	struct failure failure;
-
-	failure_set(&failure, result->status, "%s",
-		    result->cause > 0 ? session->causes[result->cause - 1]
-				      : status_describe(result->status));
-	return failure;
-}
-
-/* Feed the event of a refused post. */
-static void refuse_post(struct session *session, enum event_type event, const char *verb, int error)
-{
-	print_trace(&session->setup->log, "%s failed: %s", verb, strerror(error));
-	explain_event(session, event, STATUS_SUCCESS, "%s failed: %s", verb, strerror(error));
-}
-
-/* Give up a payload that cannot be read, verified or stored: send a bad verdict, if possible. */
-static void give_up(struct session *session, const struct failure *failure)
-{
-	explain_event(session, EVENT_GAVE_UP, failure->status, "%s", failure->cause);
-}
-
-/* ---- When --timeout expires ---- */
-
-/*
- * The rule: a session fails after a wait of --timeout. The wait restarts
- * - with each step of the state machine until closing, and with a MSG_WINDOW that reports progress;
- * - with a completion of this side's operation, unless the peer's program owes something: its
- *   adapter completes requests even if the program is stopped;
- * - with a piece that this side fills, copies or stores, unless the peer or the wire owes
- *   something.
- * A side that waits only for its own disk or pipe gives up earlier (OWN_DELAYS_PER_TIMEOUT) and
- * reports that reason, before the peer's wait ends. Closing may take CLOSING_MILLISECONDS (after
- * success, --timeout), and CLOSING_MILLISECONDS again after the peer's disconnection, or after the
- * queue pair was forced into the error state. expire() in protocol.c decides what each deadline
- * leads to.
- */
-
-/* Begin the wait at `now` (milliseconds): set the deadline and the time of the next probe. */
-static void begin_wait(struct session *session, int64_t now)
-{
-	const struct protocol *protocol = &session->protocol;
-	int64_t timeout = timeout_milliseconds(&session->setup->options);
-
-	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
-	    (protocol->result.status != STATUS_SUCCESS || protocol->overdue ||
-	     protocol->disconnected))
-		timeout = CLOSING_MILLISECONDS;
-	session->clocks.deadline = now + timeout;
-	session->clocks.wire_time = 0;
-	session->clocks.probe_interval = PROBE_MILLISECONDS;
-	session->clocks.probe_time = now + session->clocks.probe_interval;
-}
-
-/*
- * Count progress that `mover` (DEBTOR_NONE: this side) made at `time`: restart the wait from then,
- * unless a debtor of a higher value owes something.
- */
-static void count_progress(struct session *session, enum debtor mover, int64_t time)
-{
-	if (transfer_debtor(&session->transfer) <= mover)
-		begin_wait(session, time);
-}
-
-/*
- * Count the operation's latest completion as progress; its handler only recorded the time. Call
- * this before a deadline is checked, and before a MSG_WINDOW is sent. Every other message belongs
- * to a step of the state machine, which restarts the wait.
- */
-static void count_wire_progress(struct session *session)
-{
-	if (session->clocks.wire_time > 0)
-		count_progress(session, DEBTOR_WIRE, session->clocks.wire_time);
-	session->clocks.wire_time = 0;
-}
-
-/*
- * Return the deadline of a wait for this side's own disk or pipe; without a helper, the usual
- * deadline.
- */
-static int64_t own_deadline(const struct session *session)
-{
-	if (!session->outgoing.helper && !session->incoming.helper)
-		return session->clocks.deadline;
-	return session->clocks.deadline - TRANSFER_MILLISECONDS -
-	       timeout_milliseconds(&session->setup->options) / OWN_DELAYS_PER_TIMEOUT;
-}
-
-/*
- * Return the beginning of the cause, a static string, if the session waits only for this side's own
- * disk or pipe; otherwise NULL.
- */
-static const char *own_delay(const struct session *session)
-{
-	const struct protocol *protocol = &session->protocol;
-	bool sends = protocol->local == LOCAL_OPERATION_POSTED;
-	struct piece piece;
-
-	if (protocol->phase != PHASE_EXCHANGING)
-		return NULL;
-	if (protocol->local == LOCAL_VERIFYING)
-		return "received everything, but storing it made no progress";
-	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
-	    transfer_debtor(&session->transfer) != DEBTOR_NONE)
-		return NULL;
-	if (session->incoming.unstored > 0 ||
-	    (!session->transfer.sink.stream.fits_ring && transfer_copy(&session->transfer, &piece)))
-		return "storing the incoming payload made no progress";
-	return sends && helper_busy(session->outgoing.helper)
-		       ? "the source of the outgoing payload delivered no data"
-		       : NULL;
-}
-
-enum status timeout_expired(const struct options *options, struct failure *failure)
-{
-	return failure_set(failure, STATUS_TIMED_OUT,
-			   "no progress for %u s (--timeout): check that the peer is running",
-			   options->timeout_seconds);
-}
-
-static void check_deadline(struct session *session)
-{
-	const char *delay;
-	struct failure failure;
-
-	count_wire_progress(session);
-	if (session->clocks.now < own_deadline(session))
-		return;
-	delay = own_delay(session);
-	if (!delay && session->clocks.now < session->clocks.deadline)
-		return;
-	if (!delay) {
-		timeout_expired(&session->setup->options, &failure);
-		explain_event(session, EVENT_DEADLINE, STATUS_SUCCESS, "%s", failure.cause);
-		return;
-	}
-	failure_set(&failure, STATUS_TIMED_OUT,
-		    "%s for %u s (--timeout): check the disk, or the program at the other end of "
-		    "the pipe",
-		    delay, session->setup->options.timeout_seconds);
-	if (session->protocol.local == LOCAL_VERIFYING)
-		session_fail(session, failure.status, "%s", failure.cause);
-	else
-		give_up(session, &failure);
-}
-
-/* ---- The next clock ---- */
-
-/* Return the time until which the thread may wait if nothing happens. */
-static int64_t session_due(const struct session *session)
-{
-	int64_t due = session->clocks.deadline, own;
-
-	if (session->clocks.now < session->clocks.quiet_until)
-		return session->clocks.quiet_until;
-	own = own_deadline(session);
-	if (own > session->clocks.now) /* otherwise this side waits for the peer, not for a disk */
-		due = earlier(due, own);
-	if (session->protocol.phase == PHASE_EXCHANGING) {
-		due = earlier(due, session->clocks.probe_time);
-		due = earlier(due,
-			      earlier(session->clocks.operation_time, session->clocks.source_time));
-		due = earlier(due, session->clocks.interval_time);
-	}
-	return window_is_allowed(session) ? earlier(due, session->clocks.window_time) : due;
 }
 
 /* ---- What arrives ---- */
@@ -1251,7 +954,7 @@ static bool empty_ring(struct session *session)
 	failure.status = STATUS_SUCCESS;
 	if (checking && is_check_in_vain(&session->protocol)) {
 		helper_cancel(incoming->helper); /* do not wait for a disk or a reader */
-		feed(session, EVENT_VERIFIED, result->status, result->cause);
+		session_feed(session, EVENT_VERIFIED, result->status, result->cause);
 		return true;
 	}
 	if (!may_empty(session))

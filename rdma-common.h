@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The module that rdma-client and rdma-server share: the state of a connection, and the thread that
- * runs its session.
+ * The module that rdma-client and rdma-server share: the thread that runs a session.
  *
  * The main thread owns the connection manager: it creates connections, notifies them of events, and
  * destroys them (rdma-common/connection.h). Each session has a thread, which polls its completion
@@ -15,183 +14,19 @@
 #ifndef RDMA_COMMON_H
 #define RDMA_COMMON_H
 
-#include <infiniband/verbs.h>
-#include <poll.h>
-#include <pthread.h>
-#include <rdma/rdma_cma.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/queue.h>
-#include <sys/types.h>
-
-#include "rdma-common/clock.h"
 #include "rdma-common/counters.h"
-#include "rdma-common/helper.h"
-#include "rdma-common/incoming.h"
-#include "rdma-common/json.h"
-#include "rdma-common/latency.h"
-#include "rdma-common/log.h"
-#include "rdma-common/negotiate.h"
-#include "rdma-common/options.h"
-#include "rdma-common/outgoing.h"
-#include "rdma-common/payload.h"
 #include "rdma-common/process.h"
-#include "rdma-common/program.h"
-#include "rdma-common/protocol.h"
-#include "rdma-common/region.h"
-#include "rdma-common/request.h"
+#include "rdma-common/session.h"
 #include "rdma-common/status.h"
-#include "rdma-common/transfer.h"
-#include "rdma-common/wire.h"
 
 /* Failure message for RDMA_CM_EVENT_DEVICE_REMOVAL. */
 #define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
-
-/* ---- Connections ---- */
-
-/* Measurements of this side's operation. Times are values of now_nanoseconds(). */
-struct figures {
-	int64_t started; /* before the first post; if this side does not operate, when the peer may
-			    begin; 0: not yet */
-	int64_t completed;       /* latest completion that measure() counted */
-	int64_t pass_posted;     /* before the latest pass was posted; only for `latency` */
-	uint64_t bytes;          /* bytes completed at the time `completed` */
-	uint64_t passes_bytes;   /* the part of `bytes` in complete passes */
-	uint64_t request_bytes;  /* bytes of the largest work request */
-	struct latency *latency; /* counts of latencies; NULL: not measured */
-};
-
-/* Notifications from the main thread to a connection's thread. Bits of a set. */
-enum notification {
-	NOTIFY_ESTABLISHED = 1 << 0,
-	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* reason in shared->establishment */
-	NOTIFY_NOT_ACCEPTED = 1 << 2,    /* reason in shared->setup_error */
-	NOTIFY_REJECTED = 1 << 3,
-	NOTIFY_DISCONNECTED = 1 << 4,
-	NOTIFY_DEVICE_REMOVED = 1 << 5,
-	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in shared->device_event */
-	NOTIFY_INTERRUPTED = 1 << 7,
-	NOTIFY_ABANDONED = 1 << 8, /* the main thread can receive no more events */
-};
-
-/*
- * Number of texts that a session keeps: the state machine refers to at most four (needs_cause()),
- * and the next event may bring another one.
- */
-#define CAUSES 5
-
-/*
- * The setup of a connection. The main thread fills it in before the connection's thread starts;
- * that thread has a pointer to const. No thread changes it while the session runs.
- */
-struct setup {
-	struct program *program;
-	struct options options; /* options of this session */
-	struct rdma_cm_id *id;  /* its context is the struct connection */
-	unsigned int number;    /* number of this connection in the program, from 1 */
-	struct endpoint peer;
-	struct log log;
-	struct region_owner owner; /* also has the protection domain */
-	struct ibv_comp_channel *channel;
-	struct ibv_cq *cq;
-	struct region control; /* memory of messages: receive slots, then send slots */
-	unsigned int receives; /* number of receives posted into the control region */
-	struct region outgoing_ring;
-	struct region incoming_ring;
-	struct terms terms;
-	int tos;                /* type of service in use; -1: unknown */
-	struct payload payload; /* the outgoing payload */
-	struct counters before; /* counters of the port at the start, if they are needed */
-	struct failure failure; /* why the connection failed before its thread started */
-};
-
-/*
- * Data that the main thread passes to a connection's thread while it runs. The main thread writes
- * the data of a notification once, before it sets the notification's bit. The atomic operations on
- * `notifications` are sequentially consistent, so a thread that sees the bit also sees the data.
- */
-struct shared {
-	atomic_uint notifications; /* enum notification, or-ed */
-	int wake;                  /* eventfd(2): notifications are waiting */
-	struct cm_failure establishment;
-	int setup_error; /* errno of a failed setup call; 0: none failed */
-	struct device_event device_event;
-};
-
-/*
- * The clocks of a session. Times are in milliseconds (now_milliseconds()), unless a comment says
- * nanoseconds.
- */
-struct clocks {
-	int64_t now;             /* time of this turn */
-	int64_t now_nanoseconds; /* the same time in nanoseconds */
-	int64_t window_time; /* when MSG_WINDOW is due, as computed at the end of the latest turn */
-	/*
-	 * Until this time a turn without a step only continues the operation: neither ring moves,
-	 * and no clock is due. After each change it is INT64_MIN, so that the next turn looks at
-	 * everything.
-	 */
-	int64_t quiet_until;
-	int64_t deadline;  /* when the session's current wait expires */
-	int64_t wire_time; /* time of the latest completion that may extend the deadline; 0: none */
-	int64_t probe_time; /* when to probe the peer's adapter, unless the wait restarts before */
-	int64_t probe_interval; /* current interval between probes */
-	int64_t source_time;    /* when a timed outgoing stream ends; INT64_MAX: never */
-	int64_t operation_time; /* when this side's timed operation ends; INT64_MAX: never */
-	int64_t progress_time;  /* when progress may be shown next */
-	int64_t interval_time;  /* when the current --interval ends; INT64_MAX: there is none */
-	/* At the start of the current --interval: nanoseconds, bytes completed, counters. */
-	int64_t interval_begin;
-	uint64_t interval_bytes;
-	struct counters interval_counters;
-};
-
-/*
- * The state of a session, owned by its thread. The main thread touches it only before it starts the
- * thread and after it has joined it.
- */
-struct session {
-	const struct setup *setup;
-	struct shared *shared;
-	struct ibv_qp *qp; /* the setup's; each turn uses it and the completion queue */
-	struct ibv_cq *cq;
-	struct protocol protocol;
-	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
-	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
-	struct transfer transfer;
-	struct figures figures;
-	struct counters after; /* the port's counters at the end, before this side's verdict */
-	char causes[CAUSES][CAUSE_SIZE]; /* texts for `protocol`: number n is at index n - 1 */
-	struct message peer_region;      /* the peer's MSG_MR */
-	uint64_t peer_digest;            /* from the peer's MSG_DONE */
-	struct message peer_verdict;     /* the peer's MSG_VERDICT; its figures are not verified */
-	int64_t verdict_time; /* when the peer's MSG_VERDICT arrived, in nanoseconds; 0: not yet */
-	struct outgoing outgoing;
-	struct incoming incoming;
-	struct clocks clocks;
-
-	bool operation_failed;   /* a work request of the operation failed or was flushed */
-	bool window_outstanding; /* a MSG_WINDOW is posted and has not completed */
-	bool armed;              /* the completion queue will generate an event */
-	bool channel_lost;       /* the completion channel is unusable */
-	unsigned int outstanding_messages; /* messages and probes in the send queue */
-	unsigned int outstanding_receives;
-	unsigned int unacknowledged_events; /* completion events to acknowledge */
-	unsigned int helpers_left;          /* number of stuck helpers when the thread ended */
-	unsigned int turns;                 /* with --busy-poll: number of turns without a wait */
-	struct pollfd ready[4]; /* the completion channel, the eventfd, then busy helpers */
-	struct batch *batch;    /* work requests of the operation; NULL: it has not begun */
-};
 
 /*
  * Post a receive into each receive slot of the control region, which must be registered. Main
  * thread.
  */
 enum status post_receives(struct setup *setup, struct failure *failure);
-
-/* ---- The session ---- */
 
 /*
  * Run the session `argument` to its end, then notify the main thread by process_notify_exit().
@@ -202,23 +37,8 @@ void *session_run(void *argument);
 /* Read the counters of the connection's port. Any thread. */
 void read_counters(const struct setup *setup, struct counters *counters);
 
-/* Describe in `failure` that --timeout has expired. Any thread. */
-enum status timeout_expired(const struct options *options, struct failure *failure);
-
 /* Describe in `failure` an event of the device, not over iWARP. Any thread. */
 enum status device_failed(const struct device_event *event, struct failure *failure);
-
-/* Return the number of outstanding work requests in the send queue. */
-uint64_t outstanding_sends(const struct session *session);
-
-/*
- * Return true if this side's whole operation has completed without a failure, and the peer knows
- * the end of this side's payload (transfer_source_done()).
- */
-bool operation_completed(const struct session *session);
-
-/* Return how the session ended. Main thread, after it has joined the connection's thread. */
-struct failure session_result(const struct session *session);
 
 /* Return the rate of this side's operation in bit/s; 0: not measured. */
 double operation_rate(const struct session *session);

@@ -20,6 +20,11 @@ static inline int64_t now_nanoseconds(void)
 
 int64_t now_milliseconds(void);
 
+static inline int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 /*
  * Return the timeout for poll(2), in milliseconds, until `deadline`, a value of now_milliseconds():
  * 0 if it has passed, at most INT32_MAX; -1 (no timeout) for INT64_MAX.

@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "thread.h"
 
 /* ---- Creating and destroying ---- */

@@ -7,6 +7,12 @@
 #ifndef RDMA_COMMON_CONNECTION_H
 #define RDMA_COMMON_CONNECTION_H
 
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
 #include "../rdma-common.h"
 
 /*

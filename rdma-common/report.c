@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "json.h"
+
 #define NANOSECONDS_PER_SECOND 1e9
 
 /* ---- Figures ---- */

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "rdma-common/check/check.h"
+#include "rdma-common/clock.h"
 
 #include "unit.h"
 

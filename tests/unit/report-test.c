@@ -11,6 +11,8 @@
 #include <locale.h>
 #include <wchar.h>
 
+#include "rdma-common/json.h"
+
 #include "unit.h"
 
 /* ---- Text for the terminal and for JSON ---- */

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+#include "session.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+
+/*
+ * Time that a connection may take to close after a failure, a missed deadline or the peer's
+ * disconnection.
+ */
+#define CLOSING_MILLISECONDS 1000
+/*
+ * A side that is blocked on its own disk or pipe gives up before its peer, which cannot know the
+ * reason: earlier by --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus TRANSFER_MILLISECONDS, the
+ * delay of a MSG_WINDOW.
+ */
+#define OWN_DELAYS_PER_TIMEOUT 8
+
+/* ---- Events ---- */
+
+uint64_t outstanding_sends(const struct session *session)
+{
+	return transfer_outstanding(&session->transfer) + session->outstanding_messages;
+}
+
+bool operation_completed(const struct session *session)
+{
+	return session->protocol.local >= LOCAL_OPERATION_POSTED && !session->operation_failed &&
+	       transfer_outstanding(&session->transfer) == 0 &&
+	       transfer_done_due(&session->transfer);
+}
+
+/* Trace a step of the state machine, and restart the wait. advance() executes the actions. */
+static void follow_step(struct session *session, const struct protocol *before,
+			enum event_type type, unsigned int actions)
+{
+	const struct protocol *now = &session->protocol;
+
+	if (actions || before->phase != now->phase || before->local != now->local ||
+	    before->remote != now->remote)
+		print_trace(&session->setup->log, "%s: %s, %s, %s", event_name(type),
+			    phase_name(now->phase), local_stage_name(now->local),
+			    remote_stage_name(now->remote));
+	/*
+	 * Each step before closing restarts the wait. Afterwards only the peer's disconnection and
+	 * the first deadline of closing do.
+	 */
+	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
+	    before->disconnected != now->disconnected)
+		begin_wait(session, now_milliseconds());
+}
+
+void session_feed(struct session *session, enum event_type type, enum status status,
+		  unsigned int cause)
+{
+	const struct protocol before = session->protocol;
+	const struct step step = protocol_step(before, (struct event){ type, status, cause });
+
+	session->protocol = step.protocol;
+	session->actions |= step.actions;
+	session->stepped = true;
+	session->clocks.quiet_until = INT64_MIN;
+	follow_step(session, &before, type, step.actions);
+}
+
+void session_handle(struct session *session, enum event_type type, enum status status)
+{
+	session_feed(session, type, status, 0);
+}
+
+/* ---- Events with a cause ---- */
+
+/* Keep the text where the state machine needs none, and feed the event. */
+__attribute__((format(printf, 4, 0))) static void explain_event_list(struct session *session,
+								     enum event_type type,
+								     enum status status,
+								     const char *format,
+								     va_list arguments)
+{
+	unsigned int cause = 1;
+
+	while (cause < CAUSES && needs_cause(&session->protocol, cause))
+		cause++;
+	vsnprintf(session->causes[cause - 1], CAUSE_SIZE, format, arguments);
+	session_feed(session, type, status, cause);
+}
+
+void explain_event(struct session *session, enum event_type type, enum status status,
+		   const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	explain_event_list(session, type, status, format, arguments);
+	va_end(arguments);
+}
+
+void session_fail(struct session *session, enum status status, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	explain_event_list(session, EVENT_FAILED, status, format, arguments);
+	va_end(arguments);
+}
+
+struct failure session_result(const struct session *session)
+{
+	const struct result *result = &session->protocol.result;
+	struct failure failure;
+
+	failure_set(&failure, result->status, "%s",
+		    result->cause > 0 ? session->causes[result->cause - 1]
+				      : status_describe(result->status));
+	return failure;
+}
+
+void refuse_post(struct session *session, enum event_type event, const char *verb, int error)
+{
+	print_trace(&session->setup->log, "%s failed: %s", verb, strerror(error));
+	explain_event(session, event, STATUS_SUCCESS, "%s failed: %s", verb, strerror(error));
+}
+
+void give_up(struct session *session, const struct failure *failure)
+{
+	explain_event(session, EVENT_GAVE_UP, failure->status, "%s", failure->cause);
+}
+
+/* ---- When --timeout expires ---- */
+
+/*
+ * The rule: a session fails after a wait of --timeout. The wait restarts
+ * - with each step of the state machine until closing, and with a MSG_WINDOW that reports progress;
+ * - with a completion of this side's operation, unless the peer's program owes something: its
+ *   adapter completes requests even if the program is stopped;
+ * - with a piece that this side fills, copies or stores, unless the peer or the wire owes
+ *   something.
+ * A side that waits only for its own disk or pipe gives up earlier (OWN_DELAYS_PER_TIMEOUT) and
+ * reports that reason, before the peer's wait ends. Closing may take CLOSING_MILLISECONDS (after
+ * success, --timeout), and CLOSING_MILLISECONDS again after the peer's disconnection, or after the
+ * queue pair was forced into the error state. expire() in protocol.c decides what each deadline
+ * leads to.
+ */
+
+void begin_wait(struct session *session, int64_t now)
+{
+	const struct protocol *protocol = &session->protocol;
+	int64_t timeout = timeout_milliseconds(&session->setup->options);
+
+	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
+	    (protocol->result.status != STATUS_SUCCESS || protocol->overdue ||
+	     protocol->disconnected))
+		timeout = CLOSING_MILLISECONDS;
+	session->clocks.deadline = now + timeout;
+	session->clocks.wire_time = 0;
+	session->clocks.probe_interval = PROBE_MILLISECONDS;
+	session->clocks.probe_time = now + session->clocks.probe_interval;
+}
+
+void count_progress(struct session *session, enum debtor mover, int64_t time)
+{
+	if (transfer_debtor(&session->transfer) <= mover)
+		begin_wait(session, time);
+}
+
+void count_wire_progress(struct session *session)
+{
+	if (session->clocks.wire_time > 0)
+		count_progress(session, DEBTOR_WIRE, session->clocks.wire_time);
+	session->clocks.wire_time = 0;
+}
+
+/*
+ * Return the deadline of a wait for this side's own disk or pipe; without a helper, the usual
+ * deadline.
+ */
+static int64_t own_deadline(const struct session *session)
+{
+	if (!session->outgoing.helper && !session->incoming.helper)
+		return session->clocks.deadline;
+	return session->clocks.deadline - TRANSFER_MILLISECONDS -
+	       timeout_milliseconds(&session->setup->options) / OWN_DELAYS_PER_TIMEOUT;
+}
+
+/*
+ * Return the beginning of the cause, a static string, if the session waits only for this side's own
+ * disk or pipe; otherwise NULL.
+ */
+static const char *own_delay(const struct session *session)
+{
+	const struct protocol *protocol = &session->protocol;
+	bool sends = protocol->local == LOCAL_OPERATION_POSTED;
+	struct piece piece;
+
+	if (protocol->phase != PHASE_EXCHANGING)
+		return NULL;
+	if (protocol->local == LOCAL_VERIFYING)
+		return "received everything, but storing it made no progress";
+	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
+	    transfer_debtor(&session->transfer) != DEBTOR_NONE)
+		return NULL;
+	if (session->incoming.unstored > 0 ||
+	    (!session->transfer.sink.stream.fits_ring && transfer_copy(&session->transfer, &piece)))
+		return "storing the incoming payload made no progress";
+	return sends && helper_busy(session->outgoing.helper)
+		       ? "the source of the outgoing payload delivered no data"
+		       : NULL;
+}
+
+enum status timeout_expired(const struct options *options, struct failure *failure)
+{
+	return failure_set(failure, STATUS_TIMED_OUT,
+			   "no progress for %u s (--timeout): check that the peer is running",
+			   options->timeout_seconds);
+}
+
+void check_deadline(struct session *session)
+{
+	const char *delay;
+	struct failure failure;
+
+	count_wire_progress(session);
+	if (session->clocks.now < own_deadline(session))
+		return;
+	delay = own_delay(session);
+	if (!delay && session->clocks.now < session->clocks.deadline)
+		return;
+	if (!delay) {
+		timeout_expired(&session->setup->options, &failure);
+		explain_event(session, EVENT_DEADLINE, STATUS_SUCCESS, "%s", failure.cause);
+		return;
+	}
+	failure_set(&failure, STATUS_TIMED_OUT,
+		    "%s for %u s (--timeout): check the disk, or the program at the other end of "
+		    "the pipe",
+		    delay, session->setup->options.timeout_seconds);
+	if (session->protocol.local == LOCAL_VERIFYING)
+		session_fail(session, failure.status, "%s", failure.cause);
+	else
+		give_up(session, &failure);
+}
+
+/* ---- The next clock ---- */
+
+bool window_is_allowed(const struct session *session)
+{
+	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
+}
+
+int64_t session_due(const struct session *session)
+{
+	int64_t due = session->clocks.deadline, own;
+
+	if (session->clocks.now < session->clocks.quiet_until)
+		return session->clocks.quiet_until;
+	own = own_deadline(session);
+	if (own > session->clocks.now) /* otherwise this side waits for the peer, not for a disk */
+		due = earlier(due, own);
+	if (session->protocol.phase == PHASE_EXCHANGING) {
+		due = earlier(due, session->clocks.probe_time);
+		due = earlier(due,
+			      earlier(session->clocks.operation_time, session->clocks.source_time));
+		due = earlier(due, session->clocks.interval_time);
+	}
+	return window_is_allowed(session) ? earlier(due, session->clocks.window_time) : due;
+}
