@@ -202,7 +202,7 @@ static void prepare_batch(struct session *session)
  */
 static unsigned int make_batch(struct session *session, bool *more)
 {
-	struct figures *figures = &session->figures;
+	uint64_t *request_bytes = &session->measurement.request_bytes;
 	struct transfer_run run;
 	unsigned int count = 0;
 
@@ -212,8 +212,8 @@ static unsigned int make_batch(struct session *session, bool *more)
 			break;
 		batch_fill(session->batch, count, &run);
 		count += run.count;
-		if (run.size > figures->request_bytes)
-			figures->request_bytes = run.size;
+		if (run.size > *request_bytes)
+			*request_bytes = run.size;
 		*more = run.more;
 	} while (*more && count < BATCH);
 	return count;
@@ -252,21 +252,6 @@ static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
 }
 
-/* Return --interval in milliseconds; 0: no intervals are reported. */
-static int64_t interval_length(const struct session *session)
-{
-	return (int64_t)session->setup->options.interval_seconds * 1000;
-}
-
-static void start_intervals(struct session *session)
-{
-	if (interval_length(session) == 0)
-		return;
-	session->clocks.interval_time = session->clocks.now + interval_length(session);
-	session->clocks.interval_begin = session->figures.started;
-	session->clocks.interval_counters = session->setup->before;
-}
-
 /*
  * Start the clocks of this side's operation just before its first work requests are posted. The
  * time before, in which the operation may have waited for its source, does not count.
@@ -276,13 +261,12 @@ static void start_clocks(struct session *session)
 	const struct options *options = &session->setup->options;
 
 	read_clock(session);
-	session->figures.started = session->clocks.now_nanoseconds;
-	session->figures.completed = session->figures.started;
+	measurement_begin(&session->measurement, session->clocks.now_nanoseconds,
+			  options->interval_seconds, &session->setup->before);
 	session->clocks.operation_time = end_of_passes(
 		operation_passes(options), options->duration_seconds, session->clocks.now);
 	if (session->protocol.operation == OPERATION_WRITE)
 		session->clocks.source_time = session->clocks.operation_time;
-	start_intervals(session);
 }
 
 /* Start the clock of a timed READ by the peer: this side ends the stream, unless it repeats. */
@@ -293,23 +277,6 @@ static void start_source_clock(struct session *session)
 	if (session->protocol.operation == OPERATION_READ)
 		session->clocks.source_time =
 			end_of_passes(peer->passes, peer->seconds, session->clocks.now);
-}
-
-/*
- * Start the clocks if `position` is 0; record the time if latencies are measured and a pass begins.
- * Call this just before the work requests from `position` on are posted.
- */
-static void note_posting(struct session *session, uint64_t position)
-{
-	struct figures *figures = &session->figures;
-
-	if (position == 0)
-		start_clocks(session);
-	/*
-	 * latencies are measured only at depth 1: a pass begins where the last measured one ended
-	 */
-	if (figures->latency && position == figures->bytes)
-		figures->pass_posted = session->clocks.now_nanoseconds;
 }
 
 /* Post all work requests of the operation that may be posted now. Return 0 or an errno value. */
@@ -325,7 +292,9 @@ static int continue_operation(struct session *session)
 
 		if (count == 0)
 			break;
-		note_posting(session, before);
+		if (before == 0)
+			start_clocks(session);
+		measurement_post(&session->measurement, before, session->clocks.now_nanoseconds);
 		error = post_batch(session, count, *posted - before);
 	}
 	return error;
@@ -400,7 +369,7 @@ static int send_verdict(struct session *session)
 	bool in_words = check == STATUS_SUCCESS || check == STATUS_CONTENTS_WRONG;
 	struct message verdict = { .type = MSG_VERDICT,
 				   .value = in_words ? check : STATUS_LOCAL_FAILURE,
-				   .length = session->figures.bytes };
+				   .length = session->measurement.bytes };
 
 	add_counts(session, &verdict);
 	transfer_verdict(&session->transfer);
@@ -410,35 +379,25 @@ static int send_verdict(struct session *session)
 /* Report the interval that ends now, unless it has no duration, and begin the next one. */
 static void end_interval(struct session *session)
 {
-	int64_t started = session->figures.started, now = session->clocks.now_nanoseconds;
-	uint64_t completed = session->transfer.operation.completed;
-	struct interval interval = {
-		.session = session->setup->number,
-		.begin = (double)(session->clocks.interval_begin - started) / 1e9,
-		.end = (double)(now - started) / 1e9,
-		.bytes = completed - session->clocks.interval_bytes,
-	};
-	struct counters *begun = &session->clocks.interval_counters;
-	struct counters counters;
+	struct measurement *measurement = &session->measurement;
+	struct counters counters = { .any = false };
+	struct interval interval;
 
-	if (now <= session->clocks.interval_begin)
-		return;
-	if (begun->any) {
+	if (measurement->interval.counters.any)
 		read_counters(session->setup, &counters);
-		interval.growth = counters_growth(begun, &counters);
-		*begun = counters;
-	}
+	if (!measurement_end_interval(measurement, session->clocks.now_nanoseconds,
+				      session->transfer.operation.completed, &counters, &interval))
+		return;
+	interval.session = session->setup->number;
 	print_interval(&session->setup->log, &interval);
-	session->clocks.interval_begin = now;
-	session->clocks.interval_bytes = completed;
 }
 
 /* End the last interval, however short, because the operation has ended. */
 static void end_intervals(struct session *session)
 {
-	if (session->clocks.interval_time != INT64_MAX)
+	if (session->measurement.interval.end != INT64_MAX)
 		end_interval(session);
-	session->clocks.interval_time = INT64_MAX;
+	session->measurement.interval.end = INT64_MAX;
 }
 
 static void end_operation(struct session *session)
@@ -454,7 +413,7 @@ static void begin_operation(struct session *session)
 	read_clock(session);
 	start_source_clock(session);
 	if (!session->protocol.operates) {
-		session->figures.started =
+		session->measurement.started =
 			session->clocks.now_nanoseconds; /* for the progress line */
 		return;
 	}
@@ -601,42 +560,11 @@ static void handle_message(struct session *session, unsigned int slot, uint32_t 
 	}
 }
 
-/*
- * Update the figures after a completion of the operation, if it ends a pass or the length of a pass
- * is unknown.
- */
-static void measure(struct session *session)
-{
-	struct figures *figures = &session->figures;
-	uint64_t pass = transfer_pass(&session->transfer);
-	uint64_t bytes = session->transfer.operation.completed;
-
-	if (pass != LENGTH_UNKNOWN) {
-		uint64_t since = bytes - figures->passes_bytes;
-
-		if (since < pass)
-			return;
-		figures->passes_bytes += since == pass ? pass : since - since % pass;
-	}
-	if (figures->latency)
-		latency_count(figures->latency,
-			      session->clocks.now_nanoseconds - figures->pass_posted);
-	figures->completed = session->clocks.now_nanoseconds;
-	figures->bytes = bytes;
-}
-
-double operation_rate(const struct session *session)
-{
-	const struct figures *figures = &session->figures;
-	int64_t nanoseconds = figures->completed - figures->started;
-
-	return nanoseconds > 0 ? (double)figures->bytes * 8e9 / (double)nanoseconds : 0;
-}
-
 static void handle_operation_completion(struct session *session)
 {
-	measure(session);
-	if (session->clocks.interval_time != INT64_MAX &&
+	measurement_complete(&session->measurement, session->transfer.operation.completed,
+			     transfer_pass(&session->transfer), session->clocks.now_nanoseconds);
+	if (session->measurement.interval.end != INT64_MAX &&
 	    transfer_outstanding(&session->transfer) == 0 && transfer_operated(&session->transfer))
 		end_intervals(session);
 	session->clocks.wire_time = session->clocks.now;
@@ -1026,9 +954,8 @@ static void end_durations(struct session *session)
 	}
 	if (now >= session->clocks.operation_time) {
 		session->clocks.operation_time = INT64_MAX;
-		/* postpone an interval that is due now: the operation may end soon */
-		if (session->clocks.interval_time <= now)
-			session->clocks.interval_time += interval_length(session);
+		/* the operation may end soon, and then the interval with it */
+		measurement_postpone_interval(&session->measurement, now);
 		transfer_stop(&session->transfer);
 	}
 }
@@ -1038,12 +965,8 @@ static void check_exchange_clocks(struct session *session)
 	end_durations(session);
 	if (session->clocks.now >= session->clocks.probe_time)
 		probe(session);
-	if (session->clocks.now >= session->clocks.interval_time) {
+	if (session->clocks.now >= session->measurement.interval.end)
 		end_interval(session);
-		/* skip intervals that a late turn has missed */
-		while (session->clocks.interval_time <= session->clocks.now)
-			session->clocks.interval_time += interval_length(session);
-	}
 }
 
 /* Show the progress of the operation on a terminal, if this is the only session. */
@@ -1067,7 +990,7 @@ static void show_progress(const struct session *session)
 	}
 	if (done < all)
 		print_progress(&session->setup->log, done, all,
-			       session->clocks.now_nanoseconds - session->figures.started);
+			       session->clocks.now_nanoseconds - session->measurement.started);
 }
 
 /* Handle every due clock but window_time. */

@@ -40,7 +40,4 @@ void read_counters(const struct setup *setup, struct counters *counters);
 /* Describe in `failure` an event of the device, not over iWARP. Any thread. */
 enum status device_failed(const struct device_event *event, struct failure *failure);
 
-/* Return the rate of this side's operation in bit/s; 0: not measured. */
-double operation_rate(const struct session *session);
-
 #endif

@@ -68,7 +68,7 @@ static void session_destroy(struct session *session)
 {
 	outgoing_free(&session->outgoing);
 	incoming_free(&session->incoming);
-	free(session->figures.latency);
+	free(session->measurement.latency);
 	free(session->batch);
 	free(session);
 }
@@ -250,7 +250,7 @@ static enum status create_session(struct connection *connection, struct failure 
 	session->protocol = protocol_start(setup->options.role, setup->options.operation);
 	session->clocks.operation_time = INT64_MAX;
 	session->clocks.source_time = INT64_MAX;
-	session->clocks.interval_time = INT64_MAX;
+	session->measurement.interval.end = INT64_MAX;
 	session->armed = true;
 	session->outstanding_receives = setup->receives;
 	connection->session = session;
@@ -261,7 +261,7 @@ static enum status create_session(struct connection *connection, struct failure 
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = &connection->setup.options;
-	struct latency **latency = &connection->session->figures.latency;
+	struct latency **latency = &connection->session->measurement.latency;
 
 	if (connection->setup.terms.limits.depth > 1 || !(prints_figures(options) || options->json))
 		return STATUS_SUCCESS;
@@ -655,7 +655,7 @@ static void judge_rate(const struct connection *connection, struct failure *outc
 {
 	const struct session *session = connection_session(connection);
 	double wanted = (double)connection->setup.options.minimum_rate;
-	double rate = operation_rate(session);
+	double rate = measurement_rate(&session->measurement);
 
 	if (outcome->status != STATUS_SUCCESS || wanted <= 0)
 		return;

@@ -13,6 +13,7 @@
 #include "console.h"
 #include "counters.h"
 #include "log.h"
+#include "measurement.h"
 #include "status.h"
 
 struct json_object; /* from json-c */
@@ -62,14 +63,6 @@ void json_add_status(struct json_object *object, enum status status, int signal_
 
 /* Print an object as a line on standard output, and free it. */
 void print_json(struct console *console, struct json_object *object);
-
-/* An interval of a session's operation, in seconds since the operation began. */
-struct interval {
-	unsigned int session;
-	double begin, end;
-	uint64_t bytes; /* bytes completed in the interval */
-	struct counters growth;
-};
 
 /* Print the rate of an interval and the growth of the counters; with --json, also as an object. */
 void print_interval(const struct log *log, const struct interval *interval);

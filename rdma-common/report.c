@@ -12,31 +12,10 @@
 
 /* ---- Figures ---- */
 
-/* Complete passes of this side's operation, their time and rates; 0: none, or not measured. */
-struct speed {
-	uint64_t operations;
-	double seconds, bytes_per_second, operations_per_second;
-};
-
-static struct speed calculate_speed(const struct connection *connection)
+static struct speed speed_of(const struct session *session)
 {
-	const struct session *session = connection_session(connection);
-	const struct figures *figures = &session->figures;
-	uint64_t pass = transfer_pass(&session->transfer);
-	int64_t nanoseconds = figures->completed - figures->started;
-	struct speed speed = { 0 };
-
-	/* a pipe is one pass, which counts once it is complete */
-	if (pass == LENGTH_UNKNOWN || !pass)
-		speed.operations = figures->bytes > 0 && transfer_operated(&session->transfer);
-	else
-		speed.operations = figures->bytes / pass;
-	if (!speed.operations || nanoseconds <= 0)
-		return speed;
-	speed.seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;
-	speed.bytes_per_second = operation_rate(session) / 8;
-	speed.operations_per_second = (double)speed.operations / speed.seconds;
-	return speed;
+	return measurement_speed(&session->measurement, transfer_pass(&session->transfer),
+				 transfer_operated(&session->transfer));
 }
 
 /* Return the name of the device; NULL: unknown. */
@@ -51,9 +30,9 @@ static void print_figures(const struct connection *connection)
 {
 	const struct setup *setup = &connection->setup;
 	const struct session *session = connection_session(connection);
-	const struct speed speed = calculate_speed(connection);
-	const struct figures *figures = &session->figures;
-	const struct latency *latency = figures->latency;
+	const struct speed speed = speed_of(session);
+	const struct measurement *measurement = &session->measurement;
+	const struct latency *latency = measurement->latency;
 	const struct log *log = &setup->log;
 	bool writes = setup->options.operation == OPERATION_WRITE;
 
@@ -61,15 +40,16 @@ static void print_figures(const struct connection *connection)
 		print_status(log,
 			     "%s %" PRIu64 " byte%s in %" PRIu64 " operation%s and %.6f s: "
 			     "%.2f MB/s (%.2f MiB/s, %.3f Gbit/s), %.0f operations/s",
-			     writes ? "wrote" : "read", figures->bytes, plural(figures->bytes),
-			     speed.operations, plural(speed.operations), speed.seconds,
-			     speed.bytes_per_second / 1e6, speed.bytes_per_second / 1048576,
-			     speed.bytes_per_second * 8 / 1e9, speed.operations_per_second);
+			     writes ? "wrote" : "read", measurement->bytes,
+			     plural(measurement->bytes), speed.operations, plural(speed.operations),
+			     speed.seconds, speed.bytes_per_second / 1e6,
+			     speed.bytes_per_second / 1048576, speed.bytes_per_second * 8 / 1e9,
+			     speed.operations_per_second);
 	if (speed.operations)
 		print_status(log,
 			     "measured with one queue pair, work requests of at most %" PRIu64
 			     " byte%s, and at most %u of them outstanding",
-			     figures->request_bytes, plural(figures->request_bytes),
+			     measurement->request_bytes, plural(measurement->request_bytes),
 			     setup->terms.limits.depth);
 	if (latency && latency->total)
 		print_status(log,
@@ -193,8 +173,8 @@ void report_json(const struct connection *connection)
 	const struct setup *setup = &connection->setup;
 	const struct session *session = connection_session(connection);
 	const struct options *options = &setup->options;
-	const struct figures *figures = &session->figures;
-	const struct speed speed = calculate_speed(connection);
+	const struct measurement *measurement = &session->measurement;
+	const struct speed speed = speed_of(session);
 	const struct counters growth = connection_growth(connection);
 	bool measured = speed.seconds > 0, good = connection->outcome.status == STATUS_SUCCESS;
 	struct json_object *object;
@@ -207,15 +187,15 @@ void report_json(const struct connection *connection)
 	json_add_text(object, "operation", operation_name(options->operation));
 	add_path(object, connection);
 	add_parameters(object, connection);
-	json_add_count(object, "bytes", figures->bytes);
+	json_add_count(object, "bytes", measurement->bytes);
 	json_add_count(object, "operations", speed.operations);
 	json_add_number(object, "seconds", speed.seconds, measured);
 	json_add_number(object, "bytes_per_second", speed.bytes_per_second, measured);
 	json_add_number(object, "bits_per_second", speed.bytes_per_second * 8, measured);
 	json_add_number(object, "ops_per_second", speed.operations_per_second, measured);
-	json_add_count(object, "request_bytes", figures->request_bytes);
+	json_add_count(object, "request_bytes", measurement->request_bytes);
 	json_add_count(object, "depth", setup->terms.limits.depth);
-	add_latency(object, figures->latency);
+	add_latency(object, measurement->latency);
 	add_incoming(object, connection);
 	json_add_counters(object, &growth);
 	json_add_peer_errors(object, session->peer_verdict.errors);
@@ -261,11 +241,16 @@ static struct strbuf describe_source_port(const struct connection *connection)
 	return source_port_describe(source_port(connection->setup.id));
 }
 
+static double rate_of(const struct connection *connection)
+{
+	return measurement_rate(&connection_session(connection)->measurement);
+}
+
 void report_path(const struct connection *connection)
 {
 	print_status(&connection->setup.log, "%s, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
 		     describe_source_port(connection).text, queue_pair_number(connection),
-		     operation_rate(connection_session(connection)) / 1e9,
+		     rate_of(connection) / 1e9,
 		     connection->outcome.status == STATUS_SUCCESS ? "good" : "failed");
 }
 
@@ -285,21 +270,21 @@ static struct sum add_up(const struct program *program)
 
 	TAILQ_FOREACH (connection, &program->connections, link) {
 		const struct session *session = connection_session(connection);
-		const struct figures *figures = &session->figures;
-		double rate = operation_rate(session);
+		const struct measurement *measurement = &session->measurement;
+		double rate = rate_of(connection);
 
 		sum.succeeded += connection->outcome.status == STATUS_SUCCESS;
-		sum.bytes += figures->bytes;
-		if (figures->started && figures->started < started)
-			started = figures->started;
-		if (figures->completed > completed)
-			completed = figures->completed;
+		sum.bytes += measurement->bytes;
+		if (measurement->started && measurement->started < started)
+			started = measurement->started;
+		if (measurement->completed > completed)
+			completed = measurement->completed;
 		if (connection->outcome.status != STATUS_SUCCESS &&
 		    connection->outcome.status != STATUS_TOO_SLOW)
 			continue;
-		if (!sum.slowest || rate < operation_rate(connection_session(sum.slowest)))
+		if (!sum.slowest || rate < rate_of(sum.slowest))
 			sum.slowest = connection;
-		if (!sum.fastest || rate > operation_rate(connection_session(sum.fastest)))
+		if (!sum.fastest || rate > rate_of(sum.fastest))
 			sum.fastest = connection;
 	}
 	if (completed > started)
@@ -324,9 +309,8 @@ void report_sum(const struct program *program, enum status status)
 		print_status(&program->log,
 			     "slowest: [%u] %s, %.3f Gbit/s; fastest: [%u] %s, %.3f Gbit/s",
 			     slowest->setup.number, describe_source_port(slowest).text,
-			     operation_rate(connection_session(slowest)) / 1e9,
-			     fastest->setup.number, describe_source_port(fastest).text,
-			     operation_rate(connection_session(fastest)) / 1e9);
+			     rate_of(slowest) / 1e9, fastest->setup.number,
+			     describe_source_port(fastest).text, rate_of(fastest) / 1e9);
 	if (!options->json)
 		return;
 	object = json_begin("sum");

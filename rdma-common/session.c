@@ -263,7 +263,7 @@ int64_t session_due(const struct session *session)
 		due = earlier(due, session->clocks.probe_time);
 		due = earlier(due,
 			      earlier(session->clocks.operation_time, session->clocks.source_time));
-		due = earlier(due, session->clocks.interval_time);
+		due = earlier(due, session->measurement.interval.end);
 	}
 	return window_is_allowed(session) ? earlier(due, session->clocks.window_time) : due;
 }

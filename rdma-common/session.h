@@ -18,8 +18,8 @@
 
 #include "counters.h"
 #include "incoming.h"
-#include "latency.h"
 #include "log.h"
+#include "measurement.h"
 #include "negotiate.h"
 #include "options.h"
 #include "outgoing.h"
@@ -39,18 +39,6 @@
  */
 #define PROBE_MILLISECONDS 250
 #define PROBES_PER_TIMEOUT 4
-
-/* Measurements of this side's operation. Times are values of now_nanoseconds(). */
-struct figures {
-	int64_t started; /* before the first post; if this side does not operate, when the peer may
-			    begin; 0: not yet */
-	int64_t completed;       /* latest completion that measure() counted */
-	int64_t pass_posted;     /* before the latest pass was posted; only for `latency` */
-	uint64_t bytes;          /* bytes completed at the time `completed` */
-	uint64_t passes_bytes;   /* the part of `bytes` in complete passes */
-	uint64_t request_bytes;  /* bytes of the largest work request */
-	struct latency *latency; /* counts of latencies; NULL: not measured */
-};
 
 /* Notifications from the main thread to a connection's thread. Bits of a set. */
 enum notification {
@@ -130,11 +118,6 @@ struct clocks {
 	int64_t source_time;    /* when a timed outgoing stream ends; INT64_MAX: never */
 	int64_t operation_time; /* when this side's timed operation ends; INT64_MAX: never */
 	int64_t progress_time;  /* when progress may be shown next */
-	int64_t interval_time;  /* when the current --interval ends; INT64_MAX: there is none */
-	/* At the start of the current --interval: nanoseconds, bytes completed, counters. */
-	int64_t interval_begin;
-	uint64_t interval_bytes;
-	struct counters interval_counters;
 };
 
 /*
@@ -150,7 +133,7 @@ struct session {
 	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
 	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
 	struct transfer transfer;
-	struct figures figures;
+	struct measurement measurement;
 	struct counters after; /* the port's counters at the end, before this side's verdict */
 	char causes[CAUSES][CAUSE_SIZE]; /* texts for `protocol`: number n is at index n - 1 */
 	struct message peer_region;      /* the peer's MSG_MR */

@@ -47,7 +47,7 @@
 static int64_t elapsed(const struct connection *connection)
 {
 	const struct session *session = connection_session(connection);
-	int64_t time = session->verdict_time - session->figures.started;
+	int64_t time = session->verdict_time - session->measurement.started;
 
 	return time > 0 ? time : 1;
 }
@@ -61,7 +61,7 @@ static struct rates rates_of(const struct connection *connection)
 	const struct session *session = connection_session(connection);
 	double scale = 8e9 / (double)elapsed(connection);
 
-	return (struct rates){ (double)session->figures.bytes * scale,
+	return (struct rates){ (double)session->measurement.bytes * scale,
 			       (double)session->peer_verdict.length * scale };
 }
 
@@ -69,7 +69,7 @@ static void count_packets(struct probe *probe, const struct connection *connecti
 {
 	const struct session *session = connection_session(connection);
 	unsigned int mtu = probe->path->mtu > 0 ? probe->path->mtu : USUAL_MTU;
-	uint64_t ours = session->figures.bytes / mtu;
+	uint64_t ours = session->measurement.bytes / mtu;
 	uint64_t peers = session->peer_verdict.length / mtu;
 	bool writes = probe->session.operation == OPERATION_WRITE;
 
@@ -104,8 +104,8 @@ void probe_take(struct probe *probe, const struct connection *connection)
 	};
 	snprintf(outcome->peer, sizeof(outcome->peer), "%s", setup->peer.text);
 	count_packets(probe, connection);
-	if (session->figures.latency)
-		probe->latency = *session->figures.latency;
+	if (session->measurement.latency)
+		probe->latency = *session->measurement.latency;
 	if (!probe->before.any)
 		probe->before = setup->before;
 	counters_keep_latest(&probe->after, &connection->after);

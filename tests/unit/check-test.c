@@ -300,8 +300,8 @@ static void set_measurement(struct session *session, const struct turn *turn)
 	/* the second of the three sizes takes the shortest time */
 	int64_t factor = turn->size == 1 ? 2 : turn->size < 1048576 ? 1 : 3;
 
-	session->figures = (struct figures){ .started = 1000, .completed = 2000 };
-	session->figures.bytes = turn->measured & TO_SERVER ? turn->to_server / 2 / 8 : 1;
+	session->measurement = (struct measurement){ .started = 1000, .completed = 2000 };
+	session->measurement.bytes = turn->measured & TO_SERVER ? turn->to_server / 2 / 8 : 1;
 	session->peer_verdict.length = turn->measured & TO_CLIENT ? turn->to_client / 2 / 8 : 1;
 	session->verdict_time = 1000 + 500000000;
 	if (turn->measured == NOTHING)
@@ -311,7 +311,7 @@ static void set_measurement(struct session *session, const struct turn *turn)
 	memset(&latency, 0, sizeof(latency));
 	for (int i = 1; i <= 1000; i++)
 		latency_count(&latency, i < 900 ? 2000 : 64000);
-	session->figures.latency = &latency;
+	session->measurement.latency = &latency;
 }
 
 static struct ibv_device device = { .transport_type = IBV_TRANSPORT_IWARP };
