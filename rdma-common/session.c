@@ -245,11 +245,6 @@ void check_deadline(struct session *session)
 
 /* ---- The next clock ---- */
 
-bool window_is_allowed(const struct session *session)
-{
-	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
-}
-
 int64_t session_due(const struct session *session)
 {
 	int64_t due = session->clocks.deadline, own;

@@ -220,7 +220,10 @@ void check_deadline(struct session *session);
 enum status timeout_expired(const struct options *options, struct failure *failure);
 
 /* Return true if a MSG_WINDOW may be posted: the session allows it, and its only slot is free. */
-bool window_is_allowed(const struct session *session);
+static inline bool window_is_allowed(const struct session *session)
+{
+	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
+}
 
 /* Return the time until which the thread may wait if nothing happens. */
 int64_t session_due(const struct session *session);
