@@ -72,7 +72,7 @@
  *     take      completions and notifications: feed them to the state machine and the transfer
  *     fill      a piece of the outgoing ring
  *     empty     a piece of the incoming ring: copy it, verify the copy, let a helper store it
- *     clocks    the deadline, the end of a timed operation or an interval, a probe, progress
+ *     clocks    the deadline, the end of a timed operation or an interval, a keepalive, progress
  *     advance   post everything that is due: MSG_MR, the operation, MSG_WINDOW, MSG_DONE,
  *               MSG_VERDICT; disconnect
  *
@@ -125,7 +125,7 @@ enum status post_receives(struct setup *setup, struct failure *failure)
 	return STATUS_SUCCESS;
 }
 
-/* Post a message or a probe, and count it. Return 0 or an errno value. */
+/* Post a message or a keepalive, and count it. Return 0 or an errno value. */
 static int post_send(struct session *session, struct ibv_send_wr *request)
 {
 	struct ibv_send_wr *bad_wr = NULL;
@@ -669,7 +669,7 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 	case WR_OPERATION:
 		handle_operation_completion(session);
 		break;
-	case WR_PROBE: /* shows at most that the peer's adapter works, not its program */
+	case WR_KEEPALIVE: /* shows at most that the peer's adapter works, not its program */
 		break;
 	}
 }
@@ -906,34 +906,34 @@ static bool empty_ring(struct session *session)
 /* ---- Clocks ---- */
 
 /*
- * Probe the peer's adapter, unless sends are outstanding or probe_disturbs(), by a WRITE of zero
- * bytes, which needs no rkey and which the peer's program does not notice. Over InfiniBand and RoCE
- * the adapter answers; if the host is gone, the transport's retries fail, but a wait for a message
- * never would. Over iWARP a probe shows less, but soft-iWARP in Linux needs it: the server's host
- * may overlook data that the client sends just as its connect request is answered, until more data
- * arrives.
+ * Send a keepalive, unless sends are outstanding or keepalive_disturbs(). It is a WRITE of zero
+ * bytes: it needs no rkey, and the peer's program does not notice it. Over InfiniBand and RoCE the
+ * peer's adapter answers; if the host is gone, the transport's retries fail, but a wait for a
+ * message never would. Over iWARP a keepalive shows less, but soft-iWARP in Linux needs it: the
+ * server's host may overlook data that the client sends just as its connect request is answered,
+ * until more data arrives.
  *
  * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
  * breaks the connection; soft-iWARP breaks it under load.
  */
-static void probe(struct session *session)
+static void send_keepalive(struct session *session)
 {
-	int64_t longest = timeout_milliseconds(&session->setup->options) / PROBES_PER_TIMEOUT;
+	int64_t longest = timeout_milliseconds(&session->setup->options) / KEEPALIVES_PER_TIMEOUT;
 	struct ibv_send_wr request = {
-		.wr_id = make_wr_id(WR_PROBE, 0),
+		.wr_id = make_wr_id(WR_KEEPALIVE, 0),
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 	int error;
 
-	session->clocks.probe_interval *= 2;
-	if (session->clocks.probe_interval > longest)
-		session->clocks.probe_interval = longest;
-	session->clocks.probe_time = session->clocks.now + session->clocks.probe_interval;
+	session->clocks.keepalive_interval *= 2;
+	if (session->clocks.keepalive_interval > longest)
+		session->clocks.keepalive_interval = longest;
+	session->clocks.keepalive_time = session->clocks.now + session->clocks.keepalive_interval;
 	if (outstanding_sends(session) ||
-	    probe_disturbs(&session->protocol, session->setup->terms.limits.iwarp))
+	    keepalive_disturbs(&session->protocol, session->setup->terms.limits.iwarp))
 		return;
-	print_trace(&session->setup->log, "ibv_post_send: probe");
+	print_trace(&session->setup->log, "ibv_post_send: keepalive");
 	error = post_send(session, &request);
 	if (error)
 		refuse_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
@@ -963,8 +963,8 @@ static void end_durations(struct session *session)
 static void check_exchange_clocks(struct session *session)
 {
 	end_durations(session);
-	if (session->clocks.now >= session->clocks.probe_time)
-		probe(session);
+	if (session->clocks.now >= session->clocks.keepalive_time)
+		send_keepalive(session);
 	if (session->clocks.now >= session->measurement.interval.end)
 		end_interval(session);
 }

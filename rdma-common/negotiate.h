@@ -30,7 +30,7 @@
 #define RECEIVES (3 + TRANSFER_CREDITS)
 /* Minimum pages of locked memory in a session: one for messages, one for each ring. */
 #define SESSION_PAGES 3
-/* Number of send queue entries besides the operation's: a message of each type, and a probe. */
+/* Number of send queue entries besides the operation's: a message of each type, and a keepalive. */
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
 
 /* Limits of one connection: those of the device and, after the negotiation, of the peer. */

@@ -79,14 +79,14 @@ bool protocol_verified(const struct protocol *protocol)
 }
 
 /*
- * A probe could break the session once the peer may have left. Over InfiniBand and RoCE it may
+ * A keepalive could break the session once the peer may have left. Over InfiniBand and RoCE it may
  * leave when its last message has arrived here, over iWARP when it has this side's last message.
- * TCP may then still retransmit the peer's last message, and a probe that finds no queue pair would
- * break the connection. Also, over iWARP a server must not send before its client (RFC 5044,
- * section 7.1.2): if its reply to the connect request was lost and arrives together with a probe,
- * the client gives up.
+ * TCP may then still retransmit the peer's last message, and a keepalive that finds no queue pair
+ * would break the connection. Also, over iWARP a server must not send before its client (RFC 5044,
+ * section 7.1.2): if its reply to the connect request was lost and arrives together with a
+ * keepalive, the client gives up.
  */
-bool probe_disturbs(const struct protocol *protocol, bool iwarp)
+bool keepalive_disturbs(const struct protocol *protocol, bool iwarp)
 {
 	bool all_sent =
 		protocol->local >= (protocol->verifying ? LOCAL_VERDICT_SENT : LOCAL_DONE_SENT);

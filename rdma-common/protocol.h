@@ -179,7 +179,7 @@ bool protocol_has_verified(const struct protocol *protocol);
 /* Return true if the verification by digest has succeeded. */
 bool protocol_verified(const struct protocol *protocol);
 
-/* Return true if a probe of the peer's adapter could break the session now. */
-bool probe_disturbs(const struct protocol *protocol, bool iwarp);
+/* Return true if a keepalive could break the session now. */
+bool keepalive_disturbs(const struct protocol *protocol, bool iwarp);
 
 #endif

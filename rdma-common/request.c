@@ -10,8 +10,8 @@ const char *wr_name(uint64_t wr_id, enum operation operation)
 		return "receive";
 	case WR_OPERATION:
 		return operation == OPERATION_WRITE ? "RDMA WRITE" : "RDMA READ";
-	case WR_PROBE:
-		return "probe";
+	case WR_KEEPALIVE:
+		return "keepalive";
 	default:
 		return message_name((enum message_type)wr_detail(wr_id));
 	}

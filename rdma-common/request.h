@@ -22,7 +22,7 @@ enum wr_kind {
 	WR_RECEIVE,   /* detail: the receive slot */
 	WR_MESSAGE,   /* detail: the message type */
 	WR_OPERATION, /* detail: the number of the request (transfer_next()) */
-	WR_PROBE,     /* detail: 0 */
+	WR_KEEPALIVE, /* detail: 0 */
 };
 
 #define WR_KIND_SHIFT 56

@@ -156,8 +156,8 @@ void begin_wait(struct session *session, int64_t now)
 		timeout = CLOSING_MILLISECONDS;
 	session->clocks.deadline = now + timeout;
 	session->clocks.wire_time = 0;
-	session->clocks.probe_interval = PROBE_MILLISECONDS;
-	session->clocks.probe_time = now + session->clocks.probe_interval;
+	session->clocks.keepalive_interval = KEEPALIVE_MILLISECONDS;
+	session->clocks.keepalive_time = now + session->clocks.keepalive_interval;
 }
 
 void count_progress(struct session *session, enum debtor mover, int64_t time)
@@ -255,7 +255,7 @@ int64_t session_due(const struct session *session)
 	if (own > session->clocks.now) /* otherwise this side waits for the peer, not for a disk */
 		due = earlier(due, own);
 	if (session->protocol.phase == PHASE_EXCHANGING) {
-		due = earlier(due, session->clocks.probe_time);
+		due = earlier(due, session->clocks.keepalive_time);
 		due = earlier(due,
 			      earlier(session->clocks.operation_time, session->clocks.source_time));
 		due = earlier(due, session->measurement.interval.end);

@@ -34,11 +34,11 @@
 #include "wire.h"
 
 /*
- * Time after which the adapter of an idle peer is probed. It doubles with each probe, up to
- * --timeout divided by PROBES_PER_TIMEOUT.
+ * Time after which an idle peer's adapter gets a keepalive. It doubles with each keepalive, up to
+ * --timeout divided by KEEPALIVES_PER_TIMEOUT.
  */
-#define PROBE_MILLISECONDS 250
-#define PROBES_PER_TIMEOUT 4
+#define KEEPALIVE_MILLISECONDS 250
+#define KEEPALIVES_PER_TIMEOUT 4
 
 /* Notifications from the main thread to a connection's thread. Bits of a set. */
 enum notification {
@@ -113,11 +113,11 @@ struct clocks {
 	int64_t quiet_until;
 	int64_t deadline;  /* when the session's current wait expires */
 	int64_t wire_time; /* time of the latest completion that may extend the deadline; 0: none */
-	int64_t probe_time; /* when to probe the peer's adapter, unless the wait restarts before */
-	int64_t probe_interval; /* current interval between probes */
-	int64_t source_time;    /* when a timed outgoing stream ends; INT64_MAX: never */
-	int64_t operation_time; /* when this side's timed operation ends; INT64_MAX: never */
-	int64_t progress_time;  /* when progress may be shown next */
+	int64_t keepalive_time;     /* when to send a keepalive, unless the wait restarts before */
+	int64_t keepalive_interval; /* current interval between keepalives */
+	int64_t source_time;        /* when a timed outgoing stream ends; INT64_MAX: never */
+	int64_t operation_time;     /* when this side's timed operation ends; INT64_MAX: never */
+	int64_t progress_time;      /* when progress may be shown next */
 };
 
 /*
@@ -148,7 +148,7 @@ struct session {
 	bool window_outstanding; /* a MSG_WINDOW is posted and has not completed */
 	bool armed;              /* the completion queue will generate an event */
 	bool channel_lost;       /* the completion channel is unusable */
-	unsigned int outstanding_messages; /* messages and probes in the send queue */
+	unsigned int outstanding_messages; /* messages and keepalives in the send queue */
 	unsigned int outstanding_receives;
 	unsigned int unacknowledged_events; /* completion events to acknowledge */
 	unsigned int helpers_left;          /* number of stuck helpers when the thread ended */
@@ -197,7 +197,7 @@ struct failure session_result(const struct session *session);
 
 /* ---- Deadlines ---- */
 
-/* Begin the wait at `now` (milliseconds): set the deadline and the time of the next probe. */
+/* Begin the wait at `now` (milliseconds): set the deadline and the time of the next keepalive. */
 void begin_wait(struct session *session, int64_t now);
 
 /*

@@ -141,10 +141,10 @@ load fake
 	END
 }
 
-# First row: each silent session is probed after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s; the good session posts 4
-# requests. Second row: probes after 0.25, 0.75 and 1.75 s; from the progress on, after 0.25, 0.75, 1.75, 3.75 and
+# First row: each silent session gets keepalives after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s; the good session posts 4
+# requests. Second row: keepalives after 0.25, 0.75 and 1.75 s; from the progress on, after 0.25, 0.75, 1.75, 3.75 and
 # 7.75 s.
-@test "silent peers are probed less and less often, with 200 sessions as with one" {
+@test "silent peers get keepalives less and less often, with 200 sessions as with one" {
 	use address
 	local still="no progress for"
 	outcomes <<-END

@@ -141,7 +141,7 @@ FLUSHED=no
 }
 
 # A newer cmtime first connects to the same port over TCP, and waits there for its own byte after each step. Its
-# warm-up is a session, and it repeats all sessions without queue pairs, which our server's probes may notice. The
+# warm-up is a session, and it repeats all sessions without queue pairs, which our server's keepalives may notice. The
 # newest takes its server's address from TCP.
 # cmtime_has OPTION: return true if this option is in the usage that cmtime prints.
 cmtime_has() {
@@ -155,7 +155,7 @@ cmtime_has() {
 	! cmtime_has P || skip "this cmtime works only with another cmtime"
 	start_server -t "$LIMIT" -m "from the server" write
 	if cmtime_has S; then
-		sessions=41 most=41 text="$GONE|probe failed: transport retry counter exceeded"
+		sessions=41 most=41 text="$GONE|keepalive failed: transport retry counter exceeded"
 		if [ "$LAB_TRANSPORT" = siw ]; then
 			sessions=1 result="0|141"
 		else

@@ -180,7 +180,7 @@ transcript() {
 }
 
 # Only over Soft-RoCE: soft-iWARP may overlook a message that arrives just when the connect request is answered, until
-# more data arrives (rdma-common.c, probe()). rping sends no more data, so it would wait forever.
+# more data arrives (rdma-common.c, send_keepalive()). rping sends no more data, so it would wait forever.
 # bats test_tags=roce
 @test "tests/README.md: rping runs on the two hosts as typed there" {
 	local lines=()

@@ -190,7 +190,7 @@ struct work {
 	unsigned int flags;
 	uint64_t remote_address;
 	uint32_t rkey, length;
-	uint8_t *buffer;    /* NULL for a probe */
+	uint8_t *buffer;    /* NULL for a keepalive */
 	struct fake_mr *mr; /* the region of the buffer */
 	struct ibv_wc completion;
 	struct fake_qp *qp;

@@ -762,7 +762,7 @@ void peer_is_asked(struct peer *peer, const struct work *work)
 	uint64_t span = stream->repeats ? stream->plan.length : stream->announced;
 	uint64_t offset = work->remote_address - ring;
 
-	if (work->length == 0) /* a probe */
+	if (work->length == 0) /* a keepalive */
 		return;
 	forbid((work->opcode == IBV_WR_RDMA_READ) == writes() || !stream->plan.present,
 	       "the program performs the other operation");
@@ -781,7 +781,7 @@ void peer_is_accessed(const struct work *work)
 {
 	uint8_t *remote = (uint8_t *)(uintptr_t)work->remote_address;
 
-	if (work->length == 0) /* a probe */
+	if (work->length == 0) /* a keepalive */
 		return;
 	if (work->opcode == IBV_WR_RDMA_READ) {
 		copy_bytes(work->buffer, remote, work->length);

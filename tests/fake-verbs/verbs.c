@@ -808,7 +808,7 @@ static const char *send_name(const struct work *work)
 					     "sent-WINDOW" };
 
 	if (work->opcode != IBV_WR_SEND)
-		return work->length ? "operation" : "probe";
+		return work->length ? "operation" : "keepalive";
 	return names[*work->buffer & 3];
 }
 

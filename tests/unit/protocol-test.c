@@ -260,10 +260,10 @@ TEST(every_event_and_stage_has_a_name)
 		assert_non_null(remote_stage_name(remote));
 }
 
-/* ---- Probes ---- */
+/* ---- Keepalives ---- */
 
-/* Each stage at which a probe begins or ceases to disturb, and the stage next to it. */
-TEST(a_probe_disturbs_a_silent_iwarp_client_and_a_peer_that_may_have_disconnected)
+/* Each stage at which a keepalive begins or ceases to disturb, and the stage next to it. */
+TEST(a_keepalive_disturbs_a_silent_iwarp_client_and_a_peer_that_may_have_disconnected)
 {
 	static const struct {
 		enum role role;
@@ -298,7 +298,7 @@ TEST(a_probe_disturbs_a_silent_iwarp_client_and_a_peer_that_may_have_disconnecte
 		protocol.verifying = cases[i].verifying;
 		protocol.local = cases[i].local;
 		protocol.remote = cases[i].remote;
-		assert_int_equal(probe_disturbs(&protocol, cases[i].iwarp), cases[i].disturbs);
+		assert_int_equal(keepalive_disturbs(&protocol, cases[i].iwarp), cases[i].disturbs);
 	}
 }
 

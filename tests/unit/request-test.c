@@ -6,7 +6,7 @@
 
 TEST(a_wr_id_keeps_kind_and_detail)
 {
-	static const enum wr_kind kinds[] = { WR_RECEIVE, WR_MESSAGE, WR_OPERATION, WR_PROBE };
+	static const enum wr_kind kinds[] = { WR_RECEIVE, WR_MESSAGE, WR_OPERATION, WR_KEEPALIVE };
 	static const uint64_t details[] = { 0, 1, ((uint64_t)1 << WR_KIND_SHIFT) - 1 };
 
 	for (size_t i = 0; i < ENTRIES(kinds) * ENTRIES(details); i++) {
@@ -25,7 +25,7 @@ TEST(a_work_request_has_a_name)
 	assert_string_equal(wr_name(make_wr_id(WR_MESSAGE, MSG_DONE), OPERATION_READ), "MSG_DONE");
 	assert_string_equal(wr_name(make_wr_id(WR_OPERATION, 9), OPERATION_READ), "RDMA READ");
 	assert_string_equal(wr_name(make_wr_id(WR_OPERATION, 9), OPERATION_WRITE), "RDMA WRITE");
-	assert_string_equal(wr_name(make_wr_id(WR_PROBE, 0), OPERATION_READ), "probe");
+	assert_string_equal(wr_name(make_wr_id(WR_KEEPALIVE, 0), OPERATION_READ), "keepalive");
 }
 
 TEST(each_failed_completion_has_its_status)
@@ -40,7 +40,7 @@ TEST(each_failed_completion_has_its_status)
 		{ IBV_WC_REM_OP_ERR, WR_MESSAGE, true, true, STATUS_SUCCESS },
 		{ IBV_WC_REM_ACCESS_ERR, WR_OPERATION, false, false, STATUS_REFUSED },
 		{ IBV_WC_REM_INV_REQ_ERR, WR_OPERATION, false, false, STATUS_REFUSED },
-		{ IBV_WC_RETRY_EXC_ERR, WR_PROBE, false, false, STATUS_PEER_LOST },
+		{ IBV_WC_RETRY_EXC_ERR, WR_KEEPALIVE, false, false, STATUS_PEER_LOST },
 		{ IBV_WC_RNR_RETRY_EXC_ERR, WR_MESSAGE, false, false, STATUS_PEER_LOST },
 		{ IBV_WC_RESP_TIMEOUT_ERR, WR_OPERATION, false, false, STATUS_PEER_LOST },
 		{ IBV_WC_REM_ABORT_ERR, WR_OPERATION, false, false, STATUS_PEER_LOST },

@@ -28,12 +28,12 @@
 #include <unistd.h>
 
 #define SIZE  1024 /* bytes of the longest message */
-#define SENDS 32   /* one message, and a probe for each second */
+#define SENDS 32   /* one message, and a keepalive for each second */
 
 enum work {
 	RECEIVE,
 	SEND,
-	PROBE
+	KEEPALIVE
 };
 #define WR_ID(work) ((void *)(uintptr_t)(work))
 
@@ -135,7 +135,7 @@ static void handle_next(void)
 
 	check(count < 0 ? -1 : 0, "wait");
 	if (count == 0) /* soft-iWARP may overlook a first message until another one arrives */
-		check(rdma_post_writev(id, WR_ID(PROBE), NULL, 0, IBV_SEND_SIGNALED, 0, 0),
+		check(rdma_post_writev(id, WR_ID(KEEPALIVE), NULL, 0, IBV_SEND_SIGNALED, 0, 0),
 		      "post an empty WRITE");
 	if (ready[1].revents) /* first, because it explains flushed requests */
 		handle_connection_event();

@@ -30,7 +30,7 @@
 
 #define SLOTS   4     /* each is a credit for one message that is not answered yet */
 #define SLOT    16384 /* bytes */
-#define SENDS   32    /* a WRITE and a SEND for each slot, and a probe for each second */
+#define SENDS   32    /* a WRITE and a SEND for each slot, and a keepalive for each second */
 #define SILENCE 10    /* maximum seconds without a message */
 
 static char ring[SLOTS][SLOT];
@@ -157,7 +157,7 @@ static void handle_completion(void)
 	if (count > 0) {
 		completed += wc.opcode == IBV_WC_SEND; /* the WRITE before it is complete, too */
 		arrived += wc.opcode == IBV_WC_RECV;
-		quiet = wc.opcode == IBV_WC_RDMA_WRITE ? quiet : 0; /* a probe is no progress */
+		quiet = wc.opcode == IBV_WC_RDMA_WRITE ? quiet : 0; /* a keepalive is no progress */
 		return;
 	}
 	count = poll(ready, 2, 1000);
@@ -169,7 +169,7 @@ static void handle_completion(void)
 		ibv_ack_cq_events(source, 1); /* ibv_destroy_cq(3) waits for this */
 	}
 	if (count == 0 && !listener) /* soft-iWARP may overlook a message until more arrives */
-		check(rdma_post_writev(id, NULL, NULL, 0, IBV_SEND_SIGNALED, 0, 0), "probe");
+		check(rdma_post_writev(id, NULL, NULL, 0, IBV_SEND_SIGNALED, 0, 0), "keepalive");
 }
 
 /* Wait for the next message, and for room to send one more. Return the length in the message. */

@@ -23,7 +23,7 @@
 
 #define MESSAGES 40
 #define SIZE     32 /* bytes of a message */
-#define SENDS    32 /* one message, and a probe for each second */
+#define SENDS    32 /* one message, and a keepalive for each second */
 
 static struct rdma_cm_id *id;
 static struct ibv_mr *mr;
