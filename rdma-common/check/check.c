@@ -179,7 +179,7 @@ static void explain_request(struct check *check)
 			return;
 	}
 	change_ending_signals(SIG_UNBLOCK);
-	evidence_probe(&check->evidence, &check->path.flow);
+	evidence_try_udp(&check->evidence, &check->path.flow);
 	explain(check, true);
 	change_ending_signals(SIG_BLOCK);
 }

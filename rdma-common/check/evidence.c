@@ -513,8 +513,8 @@ static const char *take_icmp(struct evidence *evidence, int descriptor)
  * send again if none arrives, and set the fact to the answer or "silent". If sending fails, set the
  * fact to that error.
  */
-static void probe_udp(struct evidence *evidence, enum fact fact, uint16_t port,
-		      const struct flow *flow, int milliseconds)
+static void try_udp_port(struct evidence *evidence, enum fact fact, uint16_t port,
+			 const struct flow *flow, int milliseconds)
 {
 	static const uint8_t zeros[DATAGRAM_SIZE];
 	int udp = open_udp(flow), error, tries = milliseconds ? UDP_TRIES : 1;
@@ -540,12 +540,12 @@ static void probe_udp(struct evidence *evidence, enum fact fact, uint16_t port,
 
 bool evidence_can_send(struct evidence *evidence, const struct flow *flow)
 {
-	probe_udp(evidence, FACT_send_error, ROCE_PORT, flow, 0);
+	try_udp_port(evidence, FACT_send_error, ROCE_PORT, flow, 0);
 	return !is_known(evidence, FACT_send_error);
 }
 
-void evidence_probe(struct evidence *evidence, const struct flow *flow)
+void evidence_try_udp(struct evidence *evidence, const struct flow *flow)
 {
-	probe_udp(evidence, FACT_udp_roce, ROCE_PORT, flow, UDP_MILLISECONDS);
-	probe_udp(evidence, FACT_udp_other, UNUSED_UDP_PORT, flow, UDP_MILLISECONDS);
+	try_udp_port(evidence, FACT_udp_roce, ROCE_PORT, flow, UDP_MILLISECONDS);
+	try_udp_port(evidence, FACT_udp_other, UNUSED_UDP_PORT, flow, UDP_MILLISECONDS);
 }

@@ -3,7 +3,7 @@
  * Facts about this host and the path to an address, which show why no connection is established. No
  * fact needs a privilege. An unknown fact is empty.
  *
- * Threads: the main thread. Only evidence_can_send() and evidence_probe() send packets.
+ * Threads: the main thread. Only evidence_can_send() and evidence_try_udp() send packets.
  */
 #ifndef RDMA_COMMON_EVIDENCE_H
 #define RDMA_COMMON_EVIDENCE_H
@@ -106,7 +106,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		      const struct flow *flow);
 
 /* Find out how the address answers UDP port 4791 and an unused port, in at most 1.6 s. */
-void evidence_probe(struct evidence *evidence, const struct flow *flow);
+void evidence_try_udp(struct evidence *evidence, const struct flow *flow);
 
 /* Find facts for the user of the other host: listeners, connect requests, route, same_subnet. */
 void evidence_collect_listeners(struct evidence *evidence, const struct flow *flow);
