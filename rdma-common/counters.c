@@ -12,20 +12,20 @@
 #include "netlink.h"
 #include "sysfs.h"
 
-/* The evidence of lost packets that a counter is (struct sequence_errors). */
-enum evidence {
+/* The field of struct sequence_errors to which a counter belongs. */
+enum sequence_error {
 	NO_LOSS,
 	MISSING,
 	NAK,
 	RETRANSMITTED,
-	EVIDENCES
+	SEQUENCE_ERRORS
 };
 
 /* clang-format off */
 /* Counters of flushed work requests are left out, because each session raises them at its end. */
 static const struct {
 	const char *name;
-	enum evidence evidence;
+	enum sequence_error error;
 } known[] = {
 	/* rdma_rxe */
 	{ "duplicate_request", NO_LOSS }, { "out_of_seq_request", MISSING },
@@ -151,10 +151,10 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 
 struct sequence_errors counters_sequence_errors(const struct counters *growth)
 {
-	uint64_t sums[EVIDENCES] = { 0 };
+	uint64_t sums[SEQUENCE_ERRORS] = { 0 };
 
 	for (unsigned int i = 0; i < COUNTERS; i++)
-		sums[known[i].evidence] += growth->values[i];
+		sums[known[i].error] += growth->values[i];
 	return (struct sequence_errors){
 		.missing = sums[MISSING],
 		.naks = sums[NAK],
