@@ -207,7 +207,7 @@ static unsigned int make_batch(struct session *session, bool *more)
 	unsigned int count = 0;
 
 	do {
-		*more = transfer_next(&session->transfer, BATCH - count, &run);
+		*more = transfer_next_run(&session->transfer, BATCH - count, &run);
 		if (!*more)
 			break;
 		batch_fill(session->batch, count, &run);
@@ -233,7 +233,7 @@ static int post_batch(struct session *session, unsigned int count, uint64_t byte
 	error = verb_error(ibv_post_send(session->qp, requests, &bad_wr));
 	last->next = next;
 	if (error && bad_wr)
-		transfer_rejected(&session->transfer, wr_detail(bad_wr->wr_id));
+		transfer_record_rejected(&session->transfer, wr_detail(bad_wr->wr_id));
 	if (error)
 		return error;
 	print_trace(&session->setup->log,
@@ -312,7 +312,7 @@ static int send_window(struct session *session)
 		return 0;
 	count_wire_progress(session); /* first: MSG_WINDOW may make the peer owe more */
 	message = (struct message){ .type = MSG_WINDOW };
-	message.window = transfer_window(&session->transfer);
+	message.window = transfer_make_window(&session->transfer);
 	session->window_outstanding = true;
 	return post_message(session, &message);
 }
@@ -324,7 +324,7 @@ static int send_window(struct session *session)
 static int send_done(struct session *session)
 {
 	struct message done = { .type = MSG_DONE };
-	uint64_t bytes = transfer_done(&session->transfer);
+	uint64_t bytes = transfer_record_done(&session->transfer);
 
 	if (session->protocol.verifying) {
 		done.length = bytes;
@@ -372,7 +372,7 @@ static int send_verdict(struct session *session)
 				   .length = session->measurement.bytes };
 
 	add_counts(session, &verdict);
-	transfer_verdict(&session->transfer);
+	transfer_record_verdict(&session->transfer);
 	return post_message(session, &verdict);
 }
 
@@ -437,7 +437,7 @@ static void handle_window(struct session *session, unsigned int slot, const stru
 	if (protocol->gave_up)
 		return;
 	if (window_may_come(protocol))
-		wrong = transfer_accept(&session->transfer, window);
+		wrong = transfer_accept_window(&session->transfer, window);
 	if (wrong) {
 		session_fail(session, STATUS_CONTENTS_WRONG, "the peer's MSG_WINDOW %s", wrong);
 		return;
@@ -465,7 +465,8 @@ static void handle_mr(struct session *session, const struct message *message)
 		if (protocol->operates && !region_is_usable(message, needed))
 			wrong = "has no valid address or is too short";
 		else
-			wrong = transfer_peer_region(&session->transfer, message->length, produced);
+			wrong = transfer_accept_region(&session->transfer, message->length,
+						       produced);
 		session->peer_region = *message;
 	}
 	if (wrong)
@@ -563,9 +564,11 @@ static void handle_message(struct session *session, unsigned int slot, uint32_t 
 static void handle_operation_completion(struct session *session)
 {
 	measurement_complete(&session->measurement, session->transfer.operation.completed,
-			     transfer_pass(&session->transfer), session->clocks.now_nanoseconds);
+			     transfer_pass_length(&session->transfer),
+			     session->clocks.now_nanoseconds);
 	if (session->measurement.interval.end != INT64_MAX &&
-	    transfer_outstanding(&session->transfer) == 0 && transfer_operated(&session->transfer))
+	    transfer_outstanding(&session->transfer) == 0 &&
+	    transfer_has_operated(&session->transfer))
 		end_intervals(session);
 	session->clocks.wire_time = session->clocks.now;
 	/* progress is reported and drawn when it is this old */
@@ -643,7 +646,8 @@ static void count_completion(struct session *session, uint64_t wr_id)
 	enum wr_kind kind = wr_kind(wr_id);
 
 	if (kind == WR_OPERATION) /* requests complete in order, and not all ask for a completion */
-		transfer_completed(&session->transfer, wr_detail(wr_id), session->clocks.now);
+		transfer_record_completed(&session->transfer, wr_detail(wr_id),
+					  session->clocks.now);
 	else if (kind == WR_RECEIVE)
 		session->outstanding_receives--;
 	else
@@ -782,7 +786,7 @@ static bool fill_ring(struct session *session)
 	struct failure failure; /* not initialized: clearing 512 bytes in each turn is slow */
 	bool moved;
 
-	if (transfer_source_ended(&session->transfer))
+	if (transfer_source_has_ended(&session->transfer))
 		return false; /* a repeated operation sends the same bytes again */
 	failure.status = STATUS_SUCCESS;
 	if (session->protocol.phase >= PHASE_CLOSING || session->protocol.gave_up)
@@ -1101,7 +1105,7 @@ static void advance(struct session *session)
 		if (error)
 			refuse_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
 		else if (operation_runs(&session->protocol) &&
-			 transfer_done_due(&session->transfer))
+			 transfer_done_is_due(&session->transfer))
 			handle_done_due(session);
 		if (is_drained(session))
 			session_handle(session, EVENT_DRAINED, STATUS_SUCCESS);
@@ -1269,7 +1273,7 @@ static bool wait_for_work(struct session *session)
  */
 static bool is_quiet(const struct session *session)
 {
-	return transfer_source_ended(&session->transfer) && !may_empty(session) &&
+	return transfer_source_has_ended(&session->transfer) && !may_empty(session) &&
 	       !helper_busy(session->outgoing.helper) && !helper_busy(session->incoming.helper) &&
 	       transfer_reports_by_age(&session->transfer);
 }

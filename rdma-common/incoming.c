@@ -77,7 +77,7 @@ static enum incoming_step take_opened(struct incoming *incoming, struct failure 
 /* Report `size` more bytes as verified and, with --output, stored. */
 static void keep(struct transfer *transfer, uint64_t size)
 {
-	transfer_stored(transfer, transfer->sink.stored + size);
+	transfer_record_stored(transfer, transfer->sink.stored + size);
 }
 
 /*
@@ -149,7 +149,7 @@ static enum incoming_step take_copy(struct incoming *incoming, struct transfer *
 		stored = verify_in_first_pass(&incoming->verification, position, size);
 	if (!verify_piece(incoming, incoming->buffer, size, failure))
 		return INCOMING_FAILED;
-	transfer_copied(transfer, size);
+	transfer_record_copied(transfer, size);
 	begin_to_store(incoming, transfer, stored, size - stored);
 	return INCOMING_MOVED;
 }
@@ -179,7 +179,7 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 		return take_opened(incoming, failure);
 	if (incoming->unstored > 0)
 		return take_stored(incoming, transfer, failure);
-	if (transfer_copy(transfer, &piece))
+	if (transfer_next_copy(transfer, &piece))
 		return take_copy(incoming, transfer, &piece, failure);
 	if (!all)
 		return INCOMING_WAITS;

@@ -56,7 +56,7 @@ static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, s
 	int64_t started = now_nanoseconds();
 
 	digest_add(outgoing->digest, outgoing->ring + outgoing->piece.offset, size);
-	transfer_filled(transfer, size);
+	transfer_record_filled(transfer, size);
 	/* if passes repeat, MSG_DONE carries the digest of the first one */
 	if (!source->stream.repeats || source->filled <= source->stream.plan.length)
 		outgoing->pass_digest = digest_value(outgoing->digest);
@@ -115,7 +115,7 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct 
 		return take_read(outgoing, transfer, failure);
 	if (outgoing->ending)
 		transfer_end_source(transfer);
-	if (!outgoing->payload || !transfer_fill(transfer, piece))
+	if (!outgoing->payload || !transfer_next_fill(transfer, piece))
 		return false;
 	size = piece_size(outgoing, piece);
 	if (outgoing->helper && piece->position >= outgoing->payload->size) {

@@ -87,7 +87,7 @@ enum event_type {
 	EVENT_VERDICT_RECEIVED, /* status: the peer's verdict */
 	EVENT_PEER_GAVE_UP,     /* status: a bad verdict, before both sides had sent MSG_DONE */
 	EVENT_MR_SENT,
-	EVENT_DONE_DUE, /* feed it if transfer_done_due(), while operation_runs() */
+	EVENT_DONE_DUE, /* feed it if transfer_done_is_due(), while operation_runs() */
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
 	EVENT_VERIFIED,        /* verification has ended; status: its result */

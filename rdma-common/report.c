@@ -14,8 +14,8 @@
 
 static struct speed speed_of(const struct session *session)
 {
-	return measurement_speed(&session->measurement, transfer_pass(&session->transfer),
-				 transfer_operated(&session->transfer));
+	return measurement_speed(&session->measurement, transfer_pass_length(&session->transfer),
+				 transfer_has_operated(&session->transfer));
 }
 
 /* Return the name of the device; NULL: unknown. */

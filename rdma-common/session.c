@@ -30,7 +30,7 @@ bool operation_completed(const struct session *session)
 {
 	return session->protocol.local >= LOCAL_OPERATION_POSTED && !session->operation_failed &&
 	       transfer_outstanding(&session->transfer) == 0 &&
-	       transfer_done_due(&session->transfer);
+	       transfer_done_is_due(&session->transfer);
 }
 
 /* Trace a step of the state machine, and restart the wait. advance() executes the actions. */
@@ -202,8 +202,8 @@ static const char *own_delay(const struct session *session)
 	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
 	    transfer_debtor(&session->transfer) != DEBTOR_NONE)
 		return NULL;
-	if (session->incoming.unstored > 0 ||
-	    (!session->transfer.sink.stream.fits_ring && transfer_copy(&session->transfer, &piece)))
+	if (session->incoming.unstored > 0 || (!session->transfer.sink.stream.fits_ring &&
+					       transfer_next_copy(&session->transfer, &piece)))
 		return "storing the incoming payload made no progress";
 	return sends && helper_busy(session->outgoing.helper)
 		       ? "the source of the outgoing payload delivered no data"

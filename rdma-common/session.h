@@ -188,7 +188,7 @@ uint64_t outstanding_sends(const struct session *session);
 
 /*
  * Return true if this side's whole operation has completed without a failure, and the peer knows
- * the end of this side's payload (transfer_source_done()).
+ * the end of this side's payload (transfer_source_is_done()).
  */
 bool operation_completed(const struct session *session);
 

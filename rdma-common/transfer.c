@@ -132,7 +132,7 @@ static uint64_t source_end(const struct transfer *transfer)
 	return produced_end(transfer, stream);
 }
 
-bool transfer_source_ended(const struct transfer *transfer)
+bool transfer_source_has_ended(const struct transfer *transfer)
 {
 	return transfer->source.filled >= source_end(transfer);
 }
@@ -165,8 +165,8 @@ static bool is_end_to_mark(const struct transfer *transfer)
 
 	if (source->advertised_end)
 		return false;
-	return transfer->plan.writes ? transfer_operated(transfer)
-				     : transfer_source_ended(transfer);
+	return transfer->plan.writes ? transfer_has_operated(transfer)
+				     : transfer_source_has_ended(transfer);
 }
 
 /*
@@ -243,7 +243,7 @@ static bool owes_source(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	if (transfer->plan.writes && (source->stream.repeats || transfer_operated(transfer)))
+	if (transfer->plan.writes && (source->stream.repeats || transfer_has_operated(transfer)))
 		return false;
 	return source->advertised_produced > source->consumed;
 }
@@ -279,8 +279,8 @@ static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	return transfer_source_ended(transfer) && source->advertised_produced == source->filled &&
-	       is_marked(source);
+	return transfer_source_has_ended(transfer) &&
+	       source->advertised_produced == source->filled && is_marked(source);
 }
 
 /* Return true if the peer owes MSG_DONE; for READ, not before the peer could read everything. */
@@ -325,12 +325,12 @@ uint64_t transfer_announce(struct transfer *transfer)
 	if (transfer->plan.writes || !source->stream.plan.present)
 		return 0;
 	source->advertised_produced = source->filled;
-	source->advertised_end = is_marked(source) && transfer_source_ended(transfer);
+	source->advertised_end = is_marked(source) && transfer_source_has_ended(transfer);
 	forget_reported(transfer);
 	return source->advertised_produced;
 }
 
-const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced)
+const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uint64_t produced)
 {
 	bool writes = transfer->plan.writes;
 	struct transfer_sink *sink = &transfer->sink;
@@ -393,7 +393,7 @@ int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 					     : transfer->unreported_since + TRANSFER_MILLISECONDS;
 }
 
-struct window transfer_window(struct transfer *transfer)
+struct window transfer_make_window(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
 	struct transfer_sink *sink = &transfer->sink;
@@ -480,7 +480,7 @@ static const char *validate_consumed(const struct transfer *transfer, const stru
 	return NULL;
 }
 
-const char *transfer_accept(struct transfer *transfer, const struct window *window)
+const char *transfer_accept_window(struct transfer *transfer, const struct window *window)
 {
 	struct transfer_source *source = &transfer->source;
 	struct transfer_sink *sink = &transfer->sink;
@@ -511,12 +511,12 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 
 /* ---- MSG_DONE ---- */
 
-bool transfer_source_done(const struct transfer *transfer)
+bool transfer_source_is_done(const struct transfer *transfer)
 {
-	return transfer_source_ended(transfer) && is_marked(&transfer->source);
+	return transfer_source_has_ended(transfer) && is_marked(&transfer->source);
 }
 
-uint64_t transfer_done(struct transfer *transfer)
+uint64_t transfer_record_done(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
 	const struct transfer_stream *stream = &source->stream;
@@ -563,7 +563,7 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 	return NULL;
 }
 
-void transfer_verdict(struct transfer *transfer)
+void transfer_record_verdict(struct transfer *transfer)
 {
 	struct transfer_sink *sink = &transfer->sink;
 
@@ -685,7 +685,7 @@ static bool has_signal(const struct transfer_operation *operation)
  * request that bytes and depth allow now, because later requests or the end of the session may
  * depend on it.
  */
-bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
+bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
 	struct transfer_operation *operation = &transfer->operation;
 	uint64_t left = operation->depth - transfer_outstanding(transfer);
@@ -707,12 +707,12 @@ bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer
 	return true;
 }
 
-void transfer_rejected(struct transfer *transfer, uint64_t number)
+void transfer_record_rejected(struct transfer *transfer, uint64_t number)
 {
 	transfer->operation.requests_posted = number - 1;
 }
 
-bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
+bool transfer_record_completed(struct transfer *transfer, uint64_t number, int64_t now)
 {
 	struct transfer_operation *operation = &transfer->operation;
 
@@ -774,14 +774,14 @@ static bool make_piece(uint64_t position, uint64_t limit, uint64_t ring, struct 
 	return true;
 }
 
-bool transfer_fill(const struct transfer *transfer, struct piece *piece)
+bool transfer_next_fill(const struct transfer *transfer, struct piece *piece)
 {
 	const struct transfer_source *source = &transfer->source;
 
 	return make_piece(source->filled, fill_limit(transfer), source->stream.plan.ring, piece);
 }
 
-void transfer_filled(struct transfer *transfer, uint64_t size)
+void transfer_record_filled(struct transfer *transfer, uint64_t size)
 {
 	transfer->source.filled += size;
 }
@@ -803,7 +803,7 @@ static uint64_t copy_limit(const struct transfer *transfer)
 	const struct transfer_sink *sink = &transfer->sink;
 
 	if (sink->stream.fits_ring) {
-		bool over = transfer->plan.writes ? sink->done : transfer_operated(transfer);
+		bool over = transfer->plan.writes ? sink->done : transfer_has_operated(transfer);
 
 		return over ? transfer_sink_end(transfer) : 0;
 	}
@@ -812,19 +812,19 @@ static uint64_t copy_limit(const struct transfer *transfer)
 	return smaller(transfer->operation.completed, transfer_sink_end(transfer));
 }
 
-bool transfer_copy(const struct transfer *transfer, struct piece *piece)
+bool transfer_next_copy(const struct transfer *transfer, struct piece *piece)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
 	return make_piece(sink->copied, copy_limit(transfer), sink->stream.plan.ring, piece);
 }
 
-void transfer_copied(struct transfer *transfer, uint64_t size)
+void transfer_record_copied(struct transfer *transfer, uint64_t size)
 {
 	transfer->sink.copied += size;
 }
 
-void transfer_stored(struct transfer *transfer, uint64_t position)
+void transfer_record_stored(struct transfer *transfer, uint64_t position)
 {
 	transfer->sink.stored = position;
 }

@@ -173,7 +173,7 @@ struct piece {
 
 /* Work requests of equal size. */
 struct transfer_run {
-	uint64_t number; /* number of the first request (transfer_completed()) */
+	uint64_t number; /* number of the first request (transfer_record_completed()) */
 	uint64_t local;  /* offset of the first request in this side's ring */
 	uint64_t remote; /* offset of the first request in the announced ring */
 	uint64_t size;   /* bytes of each request */
@@ -198,12 +198,12 @@ uint64_t transfer_announce(struct transfer *transfer);
  * ignored). The caller has checked that the region does not wrap. Return NULL, or the broken rule:
  * a static string that follows "the peer's memory region ".
  */
-const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
+const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
 /*
  * Return when a MSG_WINDOW is due if nothing else happens: `now` or earlier means at once;
- * TRANSFER_NEVER: nothing to report, or no credit. Call this after transfer_next() and every other
- * call that records progress: the age of that progress counts from this call.
+ * TRANSFER_NEVER: nothing to report, or no credit. Call this after transfer_next_run() and every
+ * other call that records progress: the age of that progress counts from this call.
  */
 int64_t transfer_window_time(struct transfer *transfer, int64_t now);
 
@@ -214,13 +214,13 @@ bool transfer_reports_by_age(const struct transfer *transfer);
  * Return the MSG_WINDOW to post now, and count it as sent. Call this only if it is due, and
  * window_may_be_sent() is true.
  */
-struct window transfer_window(struct transfer *transfer);
+struct window transfer_make_window(struct transfer *transfer);
 
 /*
  * Handle the peer's MSG_WINDOW, and return NULL. If it breaks a rule, change nothing and return the
  * rule: a static string that follows "the peer's MSG_WINDOW ".
  */
-const char *transfer_accept(struct transfer *transfer, const struct window *window);
+const char *transfer_accept_window(struct transfer *transfer, const struct window *window);
 
 /*
  * Return true if MSG_DONE follows the operation without a wait for its completion. A SEND never
@@ -245,7 +245,7 @@ static inline const struct transfer_stream *operated_stream(const struct transfe
  * Return true if this side's whole operation is posted (WRITE) or has completed (READ), or if this
  * side does not operate.
  */
-static inline bool transfer_operated(const struct transfer *transfer)
+static inline bool transfer_has_operated(const struct transfer *transfer)
 {
 	const struct transfer_operation *operation = &transfer->operation;
 	bool posted = done_follows_at_once(transfer->plan.writes);
@@ -255,18 +255,18 @@ static inline bool transfer_operated(const struct transfer *transfer)
 }
 
 /* Return true if the source is at its end, and the peer needs no report of that end. */
-bool transfer_source_done(const struct transfer *transfer);
+bool transfer_source_is_done(const struct transfer *transfer);
 
 /*
  * Return true if MSG_DONE is due while operation_runs(): the operation and the source have ended.
  */
-static inline bool transfer_done_due(const struct transfer *transfer)
+static inline bool transfer_done_is_due(const struct transfer *transfer)
 {
-	return transfer_operated(transfer) && transfer_source_done(transfer);
+	return transfer_has_operated(transfer) && transfer_source_is_done(transfer);
 }
 
 /* Record that MSG_DONE is posted. Return its byte count: the number of digested bytes. */
-uint64_t transfer_done(struct transfer *transfer);
+uint64_t transfer_record_done(struct transfer *transfer);
 
 /*
  * Handle the peer's MSG_DONE, which states `bytes`, and return NULL. If it breaks a rule, change
@@ -278,7 +278,7 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes);
  * Record that MSG_VERDICT is posted. It reports all progress of the sink; later MSG_WINDOWs only
  * confirm the peer's.
  */
-void transfer_verdict(struct transfer *transfer);
+void transfer_record_verdict(struct transfer *transfer);
 
 /* ---- The operation ---- */
 
@@ -292,17 +292,17 @@ static inline uint64_t transfer_outstanding(const struct transfer *transfer)
  * none may be posted now. Repeat the call until it returns false or `run->more` is false: only the
  * last request of all is certain to ask for the completion that continues the operation.
  */
-bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
+bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
 /* Record that ibv_post_send(3) rejected request `number` and all after it. Post nothing more. */
-void transfer_rejected(struct transfer *transfer, uint64_t number);
+void transfer_record_rejected(struct transfer *transfer, uint64_t number);
 
 /*
  * Record the completion of request `number`, and of all before it. The request need not have asked
  * for a completion: some providers complete each request after the connection has broken. Return
  * false if the request is not outstanding.
  */
-bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now);
+bool transfer_record_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
 /*
  * End a timed operation on a stream that repeats: after the pass that is being posted or filled;
@@ -311,7 +311,7 @@ bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 void transfer_stop(struct transfer *transfer);
 
 /* Return the length in bytes of one pass of the operation, or LENGTH_UNKNOWN. */
-static inline uint64_t transfer_pass(const struct transfer *transfer)
+static inline uint64_t transfer_pass_length(const struct transfer *transfer)
 {
 	return operated_stream(transfer)->plan.length;
 }
@@ -319,13 +319,13 @@ static inline uint64_t transfer_pass(const struct transfer *transfer)
 /* ---- Filling and emptying the rings ---- */
 
 /* Get the piece to fill next. Return false if there is none now. */
-bool transfer_fill(const struct transfer *transfer, struct piece *piece);
+bool transfer_next_fill(const struct transfer *transfer, struct piece *piece);
 
 /* Return true if nothing is left to fill, now or later. */
-bool transfer_source_ended(const struct transfer *transfer);
+bool transfer_source_has_ended(const struct transfer *transfer);
 
-/* Record that the first `size` bytes of the piece from transfer_fill() are filled. */
-void transfer_filled(struct transfer *transfer, uint64_t size);
+/* Record that the first `size` bytes of the piece from transfer_next_fill() are filled. */
+void transfer_record_filled(struct transfer *transfer, uint64_t size);
 
 /*
  * End the source: a pipe has ended, or the time of a stream of passes is over. A stream of passes
@@ -341,16 +341,16 @@ void transfer_end_source(struct transfer *transfer);
  * before the transfer has ended: a later pass overwrites the ring. Otherwise pieces are copied as
  * they arrive. If the stream repeats, these are the pieces of the first pass.
  */
-bool transfer_copy(const struct transfer *transfer, struct piece *piece);
+bool transfer_next_copy(const struct transfer *transfer, struct piece *piece);
 
 /*
- * Record that the first `size` bytes of the piece from transfer_copy() are copied and may be
+ * Record that the first `size` bytes of the piece from transfer_next_copy() are copied and may be
  * overwritten.
  */
-void transfer_copied(struct transfer *transfer, uint64_t size);
+void transfer_record_copied(struct transfer *transfer, uint64_t size);
 
 /* Record that everything up to `position` is digested and, with --output, stored. */
-void transfer_stored(struct transfer *transfer, uint64_t position);
+void transfer_record_stored(struct transfer *transfer, uint64_t position);
 
 /*
  * Return the number of bytes that the sink will verify: one pass if the stream repeats;

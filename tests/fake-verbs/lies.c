@@ -76,7 +76,7 @@ static void send_good_verdict(struct peer *peer)
 /* Send a correct MSG_DONE, and a good verdict before the program's MSG_DONE has arrived. */
 static void send_early_verdict(struct peer *peer)
 {
-	peer_sends_done(peer, transfer_done(&peer->transfer));
+	peer_sends_done(peer, transfer_record_done(&peer->transfer));
 	send_good_verdict(peer);
 }
 

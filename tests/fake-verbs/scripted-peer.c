@@ -379,7 +379,7 @@ void peer_sends_verdict(struct peer *peer, uint64_t status)
 					 .length = peer->transfer.operation.posted };
 
 	peer->verdict_sent = true;
-	transfer_verdict(&peer->transfer);
+	transfer_record_verdict(&peer->transfer);
 	peer_sends_message(peer, &message);
 }
 
@@ -403,7 +403,7 @@ static bool fill(struct peer *peer)
 	struct piece piece;
 	bool end = false;
 
-	if (!transfer_fill(transfer, &piece))
+	if (!transfer_next_fill(transfer, &piece))
 		return false;
 	if (transfer->source.stream.length == LENGTH_UNKNOWN && !transfer->source.stream.repeats) {
 		uint64_t left = source_end(peer) - piece.position;
@@ -414,7 +414,7 @@ static bool fill(struct peer *peer)
 	for (uint64_t i = 0; i < piece.size; i++)
 		copy_bytes(peer->source + piece.offset + i,
 			   peer->outgoing + (piece.position + i) % peer->outgoing_length, 1);
-	transfer_filled(transfer, piece.size);
+	transfer_record_filled(transfer, piece.size);
 	if (end)
 		transfer_end_source(transfer);
 	return true;
@@ -430,7 +430,7 @@ static bool copy(struct peer *peer)
 	const struct transfer_stream *stream = &transfer->sink.stream;
 	struct piece piece;
 
-	if (!transfer_copy(transfer, &piece))
+	if (!transfer_next_copy(transfer, &piece))
 		return false;
 	for (uint64_t i = 0; i < piece.size; i++) {
 		uint64_t position = piece.position + i;
@@ -441,7 +441,7 @@ static bool copy(struct peer *peer)
 		       "the program's payload is longer than the peer can store");
 		copy_bytes(peer->incoming + position, peer->sink + piece.offset + i, 1);
 	}
-	transfer_copied(transfer, piece.size);
+	transfer_record_copied(transfer, piece.size);
 	return true;
 }
 
@@ -460,7 +460,7 @@ static bool store(struct peer *peer)
 		peer->stores_at = now + STORE_MILLISECONDS;
 		peer_wakes_at(peer, peer->stores_at);
 	}
-	transfer_stored(transfer, copied);
+	transfer_record_stored(transfer, copied);
 	return true;
 }
 
@@ -508,7 +508,8 @@ static void deliver_peer_operation(struct stimulus *stimulus)
 	land(peer, stimulus->position);
 	if (qp_of(peer)->broken)
 		return;
-	forbid(!transfer_completed(&peer->transfer, stimulus->request, simulated_milliseconds()),
+	forbid(!transfer_record_completed(&peer->transfer, stimulus->request,
+					  simulated_milliseconds()),
 	       "the scripted peer has not posted it");
 	pump(peer);
 }
@@ -524,7 +525,7 @@ static bool operate(struct peer *peer)
 
 	if (peer->transfer.operation.posted >= peer->outgoing_length * TIMED_PASSES)
 		transfer_stop(&peer->transfer); /* ends only a timed operation */
-	if (!peer->mr_sent || !transfer_next(&peer->transfer, 1, request))
+	if (!peer->mr_sent || !transfer_next_run(&peer->transfer, 1, request))
 		return false;
 	peer->posted++;
 	if (!request->signaled || take_order("peer-operation", '!'))
@@ -569,11 +570,11 @@ static bool send_due_window(struct peer *peer)
 	if (!peer->mr_sent || (peer->verdict_sent && peer->received == RECEIVED_VERDICT))
 		return false;
 	/* as if the only slot for a MSG_WINDOW were still in use: MSG_DONE then marks the end */
-	if (scripted("DONE-first") && !peer->done_sent && transfer_done_due(&peer->transfer))
+	if (scripted("DONE-first") && !peer->done_sent && transfer_done_is_due(&peer->transfer))
 		return false;
 	time = transfer_window_time(&peer->transfer, now);
 	if (time <= now) {
-		window = transfer_window(&peer->transfer);
+		window = transfer_make_window(&peer->transfer);
 		peer_sends_window(peer, &window);
 		return true;
 	}
@@ -587,12 +588,12 @@ static bool finish_operation(struct peer *peer)
 	uint64_t bytes;
 
 	if (!peer->mr_sent || peer->received < RECEIVED_MR || peer->done_sent ||
-	    !transfer_done_due(&peer->transfer))
+	    !transfer_done_is_due(&peer->transfer))
 		return false;
 	if (peer_lies(peer, MOMENT_BEFORE_DONE))
 		return false;
 	peer->done_sent = true;
-	bytes = transfer_done(&peer->transfer);
+	bytes = transfer_record_done(&peer->transfer);
 	for (unsigned int i = scripted("repeat-DONE") ? 2 : 1; i > 0; i--)
 		peer_sends_done(peer, bytes);
 	return true;
@@ -808,7 +809,7 @@ static void receive_region(struct peer *peer, const struct message *region)
 	       "the program's region is not registered");
 	if (is_tutorial())
 		produced = writes() ? 0 : region->length;
-	wrong = transfer_peer_region(&peer->transfer, region->length, produced);
+	wrong = transfer_accept_region(&peer->transfer, region->length, produced);
 	forbid(wrong, "the program's memory region %s", wrong);
 	if (!peer->id->passive)
 		send_region(peer);
@@ -855,7 +856,7 @@ static void receive_window(struct peer *peer, const struct window *window)
 	peer->windows_received++;
 	if (peer->lied)
 		return;
-	wrong = transfer_accept(&peer->transfer, window);
+	wrong = transfer_accept_window(&peer->transfer, window);
 	forbid(wrong, "the program's window %s", wrong);
 }
 

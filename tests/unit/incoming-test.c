@@ -60,7 +60,7 @@ static struct transfer received(void)
 	struct transfer transfer;
 
 	transfer_init(&transfer, &plan);
-	assert_null(transfer_peer_region(&transfer, 0, 0));
+	assert_null(transfer_accept_region(&transfer, 0, 0));
 	assert_null(transfer_accept_done(&transfer, SIZE));
 	memcpy(ring, sent, SIZE);
 	return transfer;

@@ -350,7 +350,7 @@ static void post_requests(struct world *world, int number)
 	struct transfer_run request;
 
 	while (exploration.violation == VIOLATION_NONE &&
-	       transfer_next(&world->sides[number].transfer, 1, &request))
+	       transfer_next_run(&world->sides[number].transfer, 1, &request))
 		post_request(world, number, &request);
 }
 
@@ -378,14 +378,14 @@ static void post_done(struct world *world, int number)
 {
 	struct side *side = &world->sides[number];
 	struct transfer *transfer = &side->transfer;
-	bool due = transfer_done_due(transfer);
+	bool due = transfer_done_is_due(transfer);
 
 	if (setting.fault == FAULT_DONE_EARLY && transfer->sink.stream.plan.present)
 		due = transfer->operation.posted == transfer->sink.stream.length;
 	if (!side->met || side->done || !side->announced || !due)
 		return;
 	side->done = 1;
-	append_entry(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
+	append_entry(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_record_done(transfer);
 }
 
 /* Post everything that is due after an event. */
@@ -407,7 +407,7 @@ static void begin_to_fill(struct world *world, int number)
 	uint64_t left = total(number) - transfer->source.filled;
 	struct piece piece;
 
-	if (side->filling || !transfer_fill(transfer, &piece))
+	if (side->filling || !transfer_next_fill(transfer, &piece))
 		return;
 	if (piece.offset + piece.size > setting.source_ring[number])
 		violate(VIOLATION_OUT_OF_BOUNDS);
@@ -422,7 +422,7 @@ static void begin_to_copy(struct world *world, int number)
 	struct transfer *transfer = &side->transfer;
 	struct piece piece;
 
-	if (side->copying || !transfer_copy(transfer, &piece))
+	if (side->copying || !transfer_next_copy(transfer, &piece))
 		return;
 	if (piece.offset + piece.size > setting.sink_ring[!number])
 		violate(VIOLATION_OUT_OF_BOUNDS);
@@ -430,7 +430,7 @@ static void begin_to_copy(struct world *world, int number)
 	if (!is_right(world, number, piece.position, piece.size))
 		violate(VIOLATION_READ_EARLY);
 	if (setting.fault == FAULT_TAKEN_EARLY) {
-		transfer_copied(transfer, piece.size);
+		transfer_record_copied(transfer, piece.size);
 		drive(world, number);
 	}
 }
@@ -529,7 +529,7 @@ static void completions(const struct world *before, int number)
 	    !(early || queue[place].fate & FATE_EXECUTED))
 		return;
 	next = *before;
-	if (!transfer_completed(&next.sides[number].transfer, queue[place].number, 0))
+	if (!transfer_record_completed(&next.sides[number].transfer, queue[place].number, 0))
 		violate(VIOLATION_MODULE);
 	for (int i = place; i >= 0; i--) {
 		if (side->queue[i].kind != ENTRY_REQUEST)
@@ -556,11 +556,11 @@ static const char *handle(struct world *world, int number, const struct entry *e
 	switch (entry->kind) {
 	case ENTRY_MR:
 		world->sides[number].met = 1;
-		refusal = transfer_peer_region(transfer, announced_ring(number), window.produced);
+		refusal = transfer_accept_region(transfer, announced_ring(number), window.produced);
 		transfer->operation.grows = false; /* the model has no clock to measure with */
 		return refusal;
 	case ENTRY_WINDOW:
-		return transfer_accept(transfer, &window);
+		return transfer_accept_window(transfer, &window);
 	default:
 		for (int i = 0; i < peer->entries; i++) {
 			if (peer->queue[i].kind == ENTRY_REQUEST &&
@@ -643,7 +643,7 @@ static void fill(const struct world *before, int number, uint8_t size, bool end)
 		side->out[i % setting.source_ring[number]] = value_at(number, i);
 	side->filling = 0;
 	side->filled_late = end;
-	transfer_filled(transfer, size);
+	transfer_record_filled(transfer, size);
 	if (end)
 		transfer_end_source(transfer);
 	run_program(&next, number, FAULT_NO_WAKE_FILLED,
@@ -675,9 +675,9 @@ static void copy(const struct world *before, int number, uint8_t size)
 	if (!is_right(before, number, transfer->sink.copied - ahead, size))
 		violate(VIOLATION_READ_EARLY);
 	side->copying = 0;
-	transfer_copied(transfer, size - ahead);
+	transfer_record_copied(transfer, size - ahead);
 	if (!setting.partial)
-		transfer_stored(transfer, transfer->sink.copied);
+		transfer_record_stored(transfer, transfer->sink.copied);
 	run_program(&next, number, FAULT_NO_WAKE_COPIED,
 		    (struct label){ "'s sink copies", size, 0 });
 }
@@ -700,7 +700,7 @@ static void storings(const struct world *before, int number)
 	if (before->sides[number].transfer.sink.stored == copied)
 		return;
 	next = *before;
-	transfer_stored(&next.sides[number].transfer, copied);
+	transfer_record_stored(&next.sides[number].transfer, copied);
 	run_program(&next, number, FAULT_NONE,
 		    (struct label){ "'s sink has stored up to", (uint8_t)copied, 0 });
 }

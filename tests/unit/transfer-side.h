@@ -10,7 +10,7 @@ static inline bool take_window(struct transfer *side, int64_t now, struct window
 {
 	if (transfer_window_time(side, now) > now)
 		return false;
-	*window = transfer_window(side);
+	*window = transfer_make_window(side);
 	return true;
 }
 

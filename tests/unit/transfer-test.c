@@ -69,7 +69,7 @@ static struct transfer begin(struct kind kind)
 
 	transfer_init(&side, &plan);
 	if (kind.announced)
-		assert_null(transfer_peer_region(&side, kind.announced, 0));
+		assert_null(transfer_accept_region(&side, kind.announced, 0));
 	transfer_window_time(&side, 0);
 	return side;
 }
@@ -78,8 +78,8 @@ static void fill_all(struct transfer *side)
 {
 	struct piece piece;
 
-	while (transfer_fill(side, &piece))
-		transfer_filled(side, piece.size);
+	while (transfer_next_fill(side, &piece))
+		transfer_record_filled(side, piece.size);
 }
 
 /*
@@ -90,10 +90,10 @@ static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 	struct transfer_run request;
 	unsigned int requests = 0;
 
-	while (requests < most && transfer_next(side, 1, &request)) {
+	while (requests < most && transfer_next_run(side, 1, &request)) {
 		requests++;
 		if (request.signaled)
-			assert_true(transfer_completed(side, request.number, now));
+			assert_true(transfer_record_completed(side, request.number, now));
 	}
 	return requests;
 }
@@ -157,7 +157,7 @@ static void at(int64_t now)
 
 static void fills(uint64_t bytes)
 {
-	transfer_filled(&it.side, bytes);
+	transfer_record_filled(&it.side, bytes);
 	turn();
 }
 
@@ -190,19 +190,19 @@ static void ignores_stop(void)
 
 static void copies(uint64_t bytes)
 {
-	transfer_copied(&it.side, bytes);
+	transfer_record_copied(&it.side, bytes);
 	turn();
 }
 
 static void stores_up_to(uint64_t position)
 {
-	transfer_stored(&it.side, position);
+	transfer_record_stored(&it.side, position);
 	turn();
 }
 
 static void sends_verdict(void)
 {
-	transfer_verdict(&it.side);
+	transfer_record_verdict(&it.side);
 	turn();
 }
 
@@ -227,7 +227,7 @@ static void posts_run(unsigned int most, unsigned int count, uint64_t size, bool
 		it.side.plan.writes ? &it.side.source.stream : &it.side.sink.stream;
 	struct transfer_run run = { .count = 0 };
 
-	expect(transfer_next(&it.side, most, &run) && run.count == count && run.size == size &&
+	expect(transfer_next_run(&it.side, most, &run) && run.count == count && run.size == size &&
 		       run.stride == size && run.signaled == signaled &&
 		       run.number == before.requests_posted + 1 &&
 		       run.local == before.posted % stream->plan.ring &&
@@ -239,18 +239,18 @@ static void posts_no_run(unsigned int most)
 {
 	struct transfer_run run;
 
-	expect(!transfer_next(&it.side, most, &run), __func__);
+	expect(!transfer_next_run(&it.side, most, &run), __func__);
 }
 
 static void rejected(uint64_t request)
 {
-	transfer_rejected(&it.side, request);
+	transfer_record_rejected(&it.side, request);
 	turn();
 }
 
 static void completes(uint64_t request)
 {
-	expect(transfer_completed(&it.side, request, it.now), __func__);
+	expect(transfer_record_completed(&it.side, request, it.now), __func__);
 }
 
 /* Complete a request that is not outstanding, and check that nothing changes. */
@@ -258,7 +258,7 @@ static void ignores(uint64_t request)
 {
 	const struct transfer before = it.side;
 
-	expect(!transfer_completed(&it.side, request, 0) &&
+	expect(!transfer_record_completed(&it.side, request, 0) &&
 		       !memcmp(&it.side, &before, sizeof(before)),
 	       __func__);
 }
@@ -277,7 +277,7 @@ static bool answer_is_expected(const char *error, const char *wrong, const struc
 
 static void region(const char *wrong, uint64_t bytes, uint64_t produced)
 {
-	const char *error = transfer_peer_region(&it.side, bytes, produced);
+	const char *error = transfer_accept_region(&it.side, bytes, produced);
 
 	expect(answer_is_expected(error, wrong, &it.side), __func__);
 }
@@ -286,7 +286,8 @@ static void hears(const char *wrong, struct window window)
 {
 	const struct transfer before = it.side;
 
-	expect(answer_is_expected(transfer_accept(&it.side, &window), wrong, &before), __func__);
+	expect(answer_is_expected(transfer_accept_window(&it.side, &window), wrong, &before),
+	       __func__);
 }
 
 static void peer_done(const char *wrong, uint64_t bytes)
@@ -327,21 +328,21 @@ static void silent(void)
 
 static void done(uint64_t bytes)
 {
-	expect(transfer_done_due(&it.side) && transfer_done(&it.side) == bytes, __func__);
+	expect(transfer_done_is_due(&it.side) && transfer_record_done(&it.side) == bytes, __func__);
 }
 
 /* Steps: the state of the side. */
 
 static void operated(bool yes)
 {
-	expect(transfer_operated(&it.side) == yes, __func__);
+	expect(transfer_has_operated(&it.side) == yes, __func__);
 }
 
 static void may_copy(uint64_t size)
 {
 	struct piece piece = { .size = 0 };
 
-	expect(transfer_copy(&it.side, &piece) == (size > 0) && piece.size == size, __func__);
+	expect(transfer_next_copy(&it.side, &piece) == (size > 0) && piece.size == size, __func__);
 }
 
 static void sink_ends(uint64_t bytes)
@@ -531,7 +532,7 @@ TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 		tell_of("as many requests are outstanding as the depth allows",
 			(struct kind){ OUT, 64, 64, 64, .depth = depth, .passes = 100 });
 		fills_all();
-		while (transfer_next(&it.side, 32, &run)) {
+		while (transfer_next_run(&it.side, 32, &run)) {
 			is(run.stride + run.local + run.remote, 0);
 			count += run.count;
 			last = run.signaled ? count : last;
@@ -541,7 +542,7 @@ TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 	}
 
 	tell("a stream may have more than 2^32 bytes", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
-	while (!transfer_operated(&it.side)) {
+	while (!transfer_has_operated(&it.side)) {
 		struct window advertised;
 
 		fills_all(); posts_all(); it.now += 250;
@@ -602,7 +603,7 @@ TEST(request_size_is_limited_by_ring_and_device)
 		snprintf(promise, sizeof(promise), "%" PRIu64 " bytes in a ring of %" PRIu64,
 			rows[i].bytes, rows[i].ring);
 		tell_of(promise, (struct kind){ OUT, MIB, MIB, rows[i].ring, .depth = 100, .request = rows[i].device });
-		fills(MIB); is(transfer_next(&it.side, 1, &run), true); is(run.size, rows[i].bytes);
+		fills(MIB); is(transfer_next_run(&it.side, 1, &run), true); is(run.size, rows[i].bytes);
 		is(it.side.operation.depth, rows[i].outstanding);
 	}
 }
@@ -842,15 +843,15 @@ TEST(fast_wires_get_more_bytes_in_flight)
 		int64_t now = 0;
 
 		fill_all(&transfer);
-		while (!transfer_operated(&transfer)) {
+		while (!transfer_has_operated(&transfer)) {
 			struct transfer_run run;
 			struct transfer_signal next;
 
-			while (transfer_next(&transfer, 32, &run))
+			while (transfer_next_run(&transfer, 32, &run))
 				;
 			next = next_signal(operation);
 			now += (int64_t)((next.position - operation->completed) / cases[i].wire);
-			assert_true(transfer_completed(&transfer, next.request, now));
+			assert_true(transfer_record_completed(&transfer, next.request, now));
 		}
 		assert_true(operation->size == cases[i].size);
 		assert_true(operation->depth == cases[i].expected);
@@ -873,12 +874,12 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	struct transfer_run run, alone;
 	bool posted = false, more = true;
 
-	for (; transfer_next(many, most, &run); posted = true) {
+	for (; transfer_next_run(many, most, &run); posted = true) {
 		assert_true(more);
 		more = run.more;
 		assert_between(run.count, 1, most);
 		for (unsigned int i = 0; i < run.count; i++) {
-			assert_true(transfer_next(one, 1, &alone));
+			assert_true(transfer_next_run(one, 1, &alone));
 			assert_true(alone.count == 1 && alone.number == run.number + i);
 			assert_true(alone.local == run.local + i * run.stride);
 			assert_true(alone.remote == run.remote + i * run.stride);
@@ -887,7 +888,7 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 		}
 	}
 	assert_false(posted && more);
-	assert_false(transfer_next(one, 1, &alone));
+	assert_false(transfer_next_run(one, 1, &alone));
 	assert_same_bytes(one, many, sizeof(*one));
 }
 
@@ -901,16 +902,16 @@ static void go_on(struct transfer *side, int64_t now)
 	struct piece piece;
 	struct window advertised, room = { .produced = side->sink.produced };
 
-	if (transfer_fill(side, &piece))
-		transfer_filled(side, (2 * piece.size + 2) / 3);
-	if (transfer_copy(side, &piece))
-		transfer_copied(side, piece.size);
+	if (transfer_next_fill(side, &piece))
+		transfer_record_filled(side, (2 * piece.size + 2) / 3);
+	if (transfer_next_copy(side, &piece))
+		transfer_record_copied(side, piece.size);
 	if (operation->signals_completed < operation->signals_posted)
-		assert_true(transfer_completed(side, next_signal(operation).request, now));
+		assert_true(transfer_record_completed(side, next_signal(operation).request, now));
 	if (take_window(side, now, &advertised)) {
 		room.received = side->credits.sent;
 		room.consumed = advertised.produced;
-		assert_null(transfer_accept(side, &room));
+		assert_null(transfer_accept_window(side, &room));
 	}
 }
 
@@ -935,8 +936,8 @@ TEST(runs_contain_the_same_requests_as_single_calls)
 			struct transfer one = begin(kinds[i]), many;
 			uint64_t produced = kinds[i].flows & READ ? kinds[i].announced : 0;
 
-			assert_null(transfer_peer_region(&one, kinds[i].announced, produced));
-			for (int64_t now = 0; !transfer_operated(&one); now += 25) {
+			assert_null(transfer_accept_region(&one, kinds[i].announced, produced));
+			for (int64_t now = 0; !transfer_has_operated(&one); now += 25) {
 				many = one;
 				post_alike(&one, &many, most);
 				go_on(&one, now + 25);
