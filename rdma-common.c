@@ -272,7 +272,7 @@ static void start_clocks(struct session *session)
 /* Start the clock of a timed READ by the peer: this side ends the stream, unless it repeats. */
 static void start_source_clock(struct session *session)
 {
-	const struct hello *peer = &session->setup->terms.agreement.peer;
+	const struct hello *peer = &session->setup->terms.peer;
 
 	if (session->protocol.operation == OPERATION_READ)
 		session->clocks.source_time =
@@ -700,8 +700,7 @@ static void handle_not_accepted(struct session *session)
 	struct failure failure;
 
 	accept_failed(session->setup->id, &session->setup->terms.limits,
-		      &session->setup->terms.agreement.peer, session->shared->setup_error,
-		      &failure);
+		      &session->setup->terms.peer, session->shared->setup_error, &failure);
 	session_fail(session, failure.status, "%s", failure.cause);
 }
 

@@ -277,31 +277,31 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 {
 	const struct setup *setup = &connection->setup;
 	const struct options *options = &setup->options;
-	const struct agreement *agreement = &setup->terms.agreement;
+	const struct terms *terms = &setup->terms;
 	bool writes = options->operation == OPERATION_WRITE;
 	struct transfer_plan plan = {
 		.writes = writes,
-		.completes_early = setup->terms.limits.iwarp,
-		.depth = setup->terms.limits.depth,
-		.request_size = setup->terms.limits.request_size,
-		.credits = agreement->verifying ? TRANSFER_CREDITS : 0,
+		.completes_early = terms->limits.iwarp,
+		.depth = terms->limits.depth,
+		.request_size = terms->limits.request_size,
+		.credits = terms->verifying ? TRANSFER_CREDITS : 0,
 		.answer = TRANSFER_ANSWER,
 		.share = TRANSFER_SHARE,
 		.outgoing = { .present = sends_payload(options->role, options->operation,
-						       setup->terms.one_way),
+						       terms->one_way),
 			      .length = setup->payload.length },
-		.incoming = { .present = agreement->incoming_length > 0,
-			      .length = agreement->incoming_length },
+		.incoming = { .present = terms->incoming_length > 0,
+			      .length = terms->incoming_length },
 	};
 	struct stream_plan *own = writes ? &plan.outgoing : &plan.incoming;
 	struct stream_plan *other = writes ? &plan.incoming : &plan.outgoing;
 
 	own->passes = operation_passes(options);
-	other->passes = agreement->peer.passes;
+	other->passes = terms->peer.passes;
 	return plan;
 }
 
-/* Initialize protocol and transfer, after the agreement and the registration of the rings. */
+/* Initialize protocol and transfer, after the negotiation and the registration of the rings. */
 static void plan_session(struct connection *connection, const struct transfer_plan *plan)
 {
 	const struct setup *setup = &connection->setup;
@@ -309,23 +309,23 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 
 	connection->session->protocol.operates =
 		options->role == ROLE_CLIENT || !setup->terms.one_way;
-	connection->session->protocol.verifying = setup->terms.agreement.verifying;
+	connection->session->protocol.verifying = setup->terms.verifying;
 	transfer_init(&connection->session->transfer, plan);
 }
 
 /* Return true if this side stores its incoming payload. */
 static bool stores(const struct connection *connection)
 {
-	const struct agreement *agreement = &connection->setup.terms.agreement;
+	const struct terms *terms = &connection->setup.terms;
 
-	return connection->setup.options.output && agreement->incoming_length > 0;
+	return connection->setup.options.output && terms->incoming_length > 0;
 }
 
 static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
 	struct setup *setup = &connection->setup;
 	const struct options *options = &setup->options;
-	const struct agreement *agreement = &setup->terms.agreement;
+	const struct terms *terms = &setup->terms;
 	const struct region *outgoing = &setup->outgoing_ring;
 
 	connection->session->incoming = (struct incoming){
@@ -334,8 +334,8 @@ static enum status open_payloads(struct connection *connection, struct failure *
 		.output_taken = &setup->program->output_taken,
 		.output = stores(connection) ? options->output : NULL,
 		.limit = options->maximum_payload,
-		.verification = { .is_pattern = agreement->peer.flags & HELLO_PATTERN,
-				  .has_digest = agreement->verifying },
+		.verification = { .is_pattern = terms->peer.flags & HELLO_PATTERN,
+				  .has_digest = terms->verifying },
 	};
 	if (!outgoing->mr) /* this side sends no payload */
 		return STATUS_SUCCESS;
@@ -380,7 +380,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		status = allocate(connection, &plan, &failure);
 	if (status == STATUS_SUCCESS)
 		status = open_payloads(connection, &failure);
-	if (status == STATUS_SUCCESS && setup->terms.agreement.peer.flags & HELLO_COUNTS &&
+	if (status == STATUS_SUCCESS && setup->terms.peer.flags & HELLO_COUNTS &&
 	    !reports_counters(options))
 		read_counters(setup, &setup->before);
 	if (status == STATUS_SUCCESS)

@@ -527,17 +527,18 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
-static struct agreement agree(const struct peer_hello *peer)
+/* Take over the terms of the peer. */
+static void agree(struct terms *terms, const struct peer_hello *peer)
 {
 	const struct hello *hello = &peer->hello;
 
-	if (peer->hello_kind != HELLO_CURRENT)
-		return (struct agreement){ .peer.passes = 1, .incoming_length = DEFAULT_PAYLOAD };
-	return (struct agreement){
-		.verifying = true,
-		.peer = *hello,
-		.incoming_length = hello->flags & HELLO_UNKNOWN ? LENGTH_UNKNOWN : hello->length,
-	};
+	terms->verifying = peer->hello_kind == HELLO_CURRENT;
+	terms->peer = terms->verifying ? *hello : (struct hello){ .passes = 1 };
+	if (!terms->verifying)
+		terms->incoming_length = DEFAULT_PAYLOAD;
+	else
+		terms->incoming_length =
+			hello->flags & HELLO_UNKNOWN ? LENGTH_UNKNOWN : hello->length;
 }
 
 /* Return false if an acceptance does not repeat `wanted`, or in a --check announces other bytes. */
@@ -591,7 +592,7 @@ enum status negotiate(struct terms *terms, const struct cm_event *event, struct 
 			"the peer sent no hello, so its payload cannot be verified, and --output "
 			"stores only verified payloads; omit --output, or start this project's "
 			"program on that host");
-	terms->agreement = agree(&peer);
+	agree(terms, &peer);
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
 			   &terms->limits, failure);
 }

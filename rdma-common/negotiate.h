@@ -52,23 +52,17 @@ struct peer_hello {
 	struct hello hello; /* valid with HELLO_CURRENT; only `version` with HELLO_OTHER_VERSION */
 };
 
-/* The result of the negotiation. */
-struct agreement {
-	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
-	struct hello peer; /* without a hello: values for the tutorial's program */
-	uint64_t incoming_length; /* bytes of the peer's payload, or LENGTH_UNKNOWN; 0: none */
-};
-
-/*
- * The terms of a connection: first this side's, then the results. query_limits() fills in the
- * limits, and negotiate() the agreement.
- */
+/* The terms of a connection: first this side's, then those that negotiate() fills in. */
 struct terms {
 	const struct options *options;
 	bool one_way;             /* only the client operates (--one-way) */
 	uint64_t outgoing_length; /* bytes of this side's payload, or LENGTH_UNKNOWN */
-	struct limits limits;
-	struct agreement agreement;
+	struct limits limits;     /* from query_limits() */
+
+	/* From negotiate(): */
+	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
+	struct hello peer; /* without a hello: values for the tutorial's program */
+	uint64_t incoming_length; /* bytes of the peer's payload, or LENGTH_UNKNOWN; 0: none */
 };
 
 /* An event that reports a failed establishment. */
@@ -228,7 +222,7 @@ const char *refusal_describe(enum refusal refusal);
 
 /*
  * Compare both hellos, once the connect request (server) or its acceptance (client) has arrived.
- * Fill in the agreement, and reduce the limits to those of the peer.
+ * Fill in the terms, and reduce the limits to those of the peer.
  */
 enum status negotiate(struct terms *terms, const struct cm_event *event, struct failure *failure);
 

@@ -150,7 +150,7 @@ static void add_path(struct json_object *object, const struct connection *connec
 	json_add_number(object, "tos", setup->tos, setup->tos >= 0);
 }
 
-static void add_parameters(struct json_object *object, const struct connection *connection)
+static void add_session_options(struct json_object *object, const struct connection *connection)
 {
 	const struct options *options = &connection->setup.options;
 
@@ -186,7 +186,7 @@ void report_json(const struct connection *connection)
 	json_add_known(object, "session", setup->number);
 	json_add_text(object, "operation", operation_name(options->operation));
 	add_path(object, connection);
-	add_parameters(object, connection);
+	add_session_options(object, connection);
 	json_add_count(object, "bytes", measurement->bytes);
 	json_add_count(object, "operations", speed.operations);
 	json_add_number(object, "seconds", speed.seconds, measured);
@@ -332,7 +332,7 @@ void report_sum(const struct program *program, enum status status)
 static void print_check(const struct connection *connection)
 {
 	const struct setup *setup = &connection->setup;
-	const struct hello *client = &setup->terms.agreement.peer;
+	const struct hello *client = &setup->terms.peer;
 	bool writes = setup->options.operation == OPERATION_WRITE;
 	struct log log = setup->log;
 	char text[64];

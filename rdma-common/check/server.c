@@ -90,7 +90,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		.rejection = connection->rejection,
 		.answer = connection->answer,
 		.connected = protocol->connected,
-		.hello = setup->terms.agreement.peer,
+		.hello = setup->terms.peer,
 		.port = source_port(setup->id),
 		.operated = operation_completed(session) && !protocol->gave_up,
 		.peer_operated =

@@ -335,8 +335,7 @@ static void run_one(struct probe *probe)
 				  .retransmitted = turn->resent_there },
 	};
 	struct connection connection = {
-		.setup = { .terms.agreement.peer = { .version = HELLO_VERSION,
-						     .mtu = (uint8_t)path.mtu },
+		.setup = { .terms.peer = { .version = HELLO_VERSION, .mtu = (uint8_t)path.mtu },
 			   .peer.text = "peer",
 			   .before = path.counters[0],
 			   .id = &id },
@@ -359,8 +358,7 @@ static void run_one(struct probe *probe)
 	probe->begun -= turn->milliseconds;
 	probe->stop_time -= probe->stop_time < INT64_MAX ? turn->milliseconds : 0;
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
-	snprintf(connection.setup.terms.agreement.peer.device, HELLO_DEVICE_SIZE, "%s",
-		 path.device);
+	snprintf(connection.setup.terms.peer.device, HELLO_DEVICE_SIZE, "%s", path.device);
 	failure_set(&connection.outcome, turn->status, "cause %d", turn->status);
 	probe_take(probe, &connection);
 	probe->reached |= turn->connected || turn->hello_kind != HELLO_ABSENT;

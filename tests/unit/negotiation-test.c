@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Negotiation with a peer: regions that may be used, hellos that are accepted or refused, and the
- * agreement of both sides.
+ * terms of both sides.
  */
 #include "rdma-common.h"
 
@@ -172,7 +172,7 @@ TEST(repeating_a_payload_of_unknown_length_is_refused)
 	}
 }
 
-/* ---- The agreement, also with a --check client ---- */
+/* ---- The terms, also with a --check client ---- */
 
 /*
  * --max-size is 64 KiB: a longer payload is refused. An impossible length, or a payload that
@@ -180,7 +180,7 @@ TEST(repeating_a_payload_of_unknown_length_is_refused)
  * pipe more than once, or answers with other bytes than the client wants. A client that wants none
  * may store the server's pattern.
  */
-TEST(the_agreement_has_the_requested_options_or_the_session_fails)
+TEST(the_terms_have_the_requested_options_or_the_session_fails)
 {
 	static const struct {
 		enum role role;
@@ -241,7 +241,7 @@ TEST(the_agreement_has_the_requested_options_or_the_session_fails)
 		encode_hello(&hello, event.private_data);
 		assert_int_equal(negotiate(&terms, &event, &failure), cases[i].status);
 		if (cases[i].status == STATUS_SUCCESS)
-			assert_string_equal(terms.agreement.peer.device, "mlx5_0");
+			assert_string_equal(terms.peer.device, "mlx5_0");
 	}
 }
 

@@ -545,7 +545,7 @@ TEST(server_prints_one_status_line_for_a_successful_session_of_a_check)
 		session.program.options = &program;
 		own->check = true;
 		own->operation = cases[i].operation;
-		connection->setup.terms.agreement.peer = cases[i].client;
+		connection->setup.terms.peer = cases[i].client;
 		session.thread.outstanding_messages = 0;
 		connection->outcome.status = cases[i].status;
 		report_session(connection);
