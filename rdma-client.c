@@ -331,6 +331,8 @@ static void rejected(struct client *client, struct connection *connection,
 static void established(struct client *client, struct connection *connection,
 			const struct cm_event *event)
 {
+	const struct peer_hello server = decode_peer_hello(event);
+
 	client->settled = true;
 	if (connection_is_over(connection)) { /* already failed or interrupted */
 		print_trace(&connection->setup.log, "rdma_disconnect");
@@ -338,7 +340,7 @@ static void established(struct client *client, struct connection *connection,
 		return;
 	}
 	connection_cm_event(connection, event);
-	connection_negotiate(connection, event);
+	connection_negotiate(connection, &server, event);
 	connection_start(connection); /* the thread also closes a connection that failed */
 }
 

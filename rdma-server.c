@@ -270,7 +270,7 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 
 	if (connection_set_tos(connection) != STATUS_SUCCESS ||
 	    connection_prepare(connection, one_way) != STATUS_SUCCESS ||
-	    connection_negotiate(connection, event) != STATUS_SUCCESS ||
+	    connection_negotiate(connection, client, event) != STATUS_SUCCESS ||
 	    connection_start(connection) != STATUS_SUCCESS)
 		return false;
 	parameters = connection_parameters(connection, hello);

@@ -361,7 +361,8 @@ static enum status allocate(struct connection *connection, struct transfer_plan 
 	return status;
 }
 
-enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
+enum status connection_negotiate(struct connection *connection, const struct peer_hello *peer,
+				 const struct cm_event *event)
 {
 	struct setup *setup = &connection->setup;
 	const struct options *options = &setup->options;
@@ -370,7 +371,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	enum status status = create_session(connection, &failure);
 
 	if (status == STATUS_SUCCESS)
-		status = negotiate(&setup->terms, event, &failure);
+		status = negotiate(&setup->terms, peer, event, &failure);
 	setup->tos = type_of_service(setup->id);
 	if (setup->tos >= 0)
 		print_trace(&setup->log, "type of service %d", setup->tos);

@@ -78,7 +78,8 @@ enum status connection_prepare(struct connection *connection, bool one_way);
  * sides support. Create the session. Call this before any message is sent: in a server before it
  * accepts, in a client when connected. Failures: as in connection_prepare().
  */
-enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
+enum status connection_negotiate(struct connection *connection, const struct peer_hello *peer,
+				 const struct cm_event *event);
 
 /*
  * Return the parameters for rdma_connect(3) or rdma_accept(3); encode the hello into `wire`, which

@@ -541,24 +541,21 @@ static void agree(struct terms *terms, const struct peer_hello *peer)
 			hello->flags & HELLO_UNKNOWN ? LENGTH_UNKNOWN : hello->length;
 }
 
-/* Return false if an acceptance does not repeat `wanted`, or in a --check announces other bytes. */
-static bool answers_wanted(const struct options *options, const struct hello *hello)
+/* Return true if an acceptance repeats `wanted`, and in a --check announces these bytes. */
+static bool repeats_wanted(const struct options *options, const struct hello *hello)
 {
 	bool pattern = hello->flags & HELLO_PATTERN && hello->length == hello->wanted;
 
-	if (options->role == ROLE_SERVER)
-		return true;
 	return hello->wanted == options->wanted && (hello->wanted == 0 || pattern);
 }
 
-enum status negotiate(struct terms *terms, const struct cm_event *event, struct failure *failure)
+/* Fail if this client cannot use the server's acceptance. */
+static enum status check_acceptance(const struct terms *terms, const struct peer_hello *server,
+				    struct failure *failure)
 {
 	const struct options *options = terms->options;
-	const struct peer_hello peer = decode_peer_hello(event);
-	const struct hello *hello = &peer.hello;
-	bool operates = options->role == ROLE_CLIENT || !terms->one_way;
-	bool verifying = peer.hello_kind == HELLO_CURRENT;
-	enum refusal refusal = hello_refusal(options, terms->outgoing_length, &peer);
+	const struct hello *hello = &server->hello;
+	enum refusal refusal = hello_refusal(options, terms->outgoing_length, server);
 
 	if (refusal == REFUSAL_LENGTH && hello->length > options->maximum_payload &&
 	    hello->length <= MAX_PAYLOAD &&
@@ -569,30 +566,53 @@ enum status negotiate(struct terms *terms, const struct cm_event *event, struct 
 				   hello->length, options->maximum_payload);
 	if (refusal == REFUSAL_PASSES || refusal == REFUSAL_VERSION)
 		return failure_set(failure, STATUS_REFUSED, "%s", refusal_describe(refusal));
-	if (refusal != REFUSAL_NONE || (verifying && !answers_wanted(options, hello)))
+	if (refusal != REFUSAL_NONE ||
+	    (server->hello_kind == HELLO_CURRENT && !repeats_wanted(options, hello)))
 		return failure_set(
 			failure, STATUS_CONTENTS_WRONG,
 			"the server accepted with a hello that does not match the request: "
 			"operation %u, %" PRIu64 " bytes",
 			hello->operation, hello->length);
-	if (!verifying && options->wanted > 0)
+	if (server->hello_kind == HELLO_ABSENT && options->wanted > 0)
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server does not support --check with PORT; start this "
 				   "project's rdma-server on that host");
-	if (!verifying && (terms->outgoing_length != DEFAULT_PAYLOAD || terms->one_way))
+	return STATUS_SUCCESS;
+}
+
+/* Fail if the session needs a peer with a hello. */
+static enum status check_absent_hello(const struct terms *terms, struct failure *failure)
+{
+	if (terms->outgoing_length != DEFAULT_PAYLOAD || terms->one_way)
 		return failure_set(failure, STATUS_REFUSED,
 				   "the peer sent no hello, so it exchanges %d bytes in each "
 				   "direction and nothing else; shorten --message and omit "
 				   "--file, --size and --one-way, or start this project's "
 				   "program on that host",
 				   DEFAULT_PAYLOAD);
-	if (!verifying && options->output)
+	if (terms->options->output)
 		return failure_set(
 			failure, STATUS_REFUSED,
 			"the peer sent no hello, so its payload cannot be verified, and --output "
 			"stores only verified payloads; omit --output, or start this project's "
 			"program on that host");
-	agree(terms, &peer);
+	return STATUS_SUCCESS;
+}
+
+enum status negotiate(struct terms *terms, const struct peer_hello *peer,
+		      const struct cm_event *event, struct failure *failure)
+{
+	const struct options *options = terms->options;
+	bool operates = options->role == ROLE_CLIENT || !terms->one_way;
+	enum status status = STATUS_SUCCESS;
+
+	if (options->role == ROLE_CLIENT)
+		status = check_acceptance(terms, peer, failure);
+	if (status == STATUS_SUCCESS && peer->hello_kind == HELLO_ABSENT)
+		status = check_absent_hello(terms, failure);
+	if (status != STATUS_SUCCESS)
+		return status;
+	agree(terms, peer);
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
 			   &terms->limits, failure);
 }

@@ -221,10 +221,12 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 const char *refusal_describe(enum refusal refusal);
 
 /*
- * Compare both hellos, once the connect request (server) or its acceptance (client) has arrived.
- * Fill in the terms, and reduce the limits to those of the peer.
+ * Agree with the hello of a connect request (server) or its acceptance (client): fill in the terms,
+ * and reduce the limits to those of the peer. A server must not refuse the hello
+ * (hello_refusal()).
  */
-enum status negotiate(struct terms *terms, const struct cm_event *event, struct failure *failure);
+enum status negotiate(struct terms *terms, const struct peer_hello *peer,
+		      const struct cm_event *event, struct failure *failure);
 
 /* Describe in `failure` why the connection was not established. Any thread. */
 enum status not_established(const struct cm_failure *event, struct failure *failure);

@@ -222,24 +222,21 @@ TEST(the_terms_have_the_requested_options_or_the_session_fails)
 						 .check = cases[i].wanted > 0,
 						 .wanted = cases[i].wanted,
 						 .one_way = cases[i].one_way };
-		const struct hello hello = { .version = HELLO_VERSION,
-					     .operation = WRITE,
-					     .flags = (uint16_t)cases[i].flags,
-					     .length = cases[i].length,
-					     .seconds = 7,
-					     .passes = cases[i].passes,
-					     .wanted = cases[i].repeated,
-					     .device = "mlx5_0" };
-		struct cm_event event = { .private_data_size = HELLO_SIZE,
-					  .responder_resources = 16 };
+		const struct peer_hello peer = { .hello_kind = HELLO_CURRENT,
+						 .hello = { .operation = WRITE,
+							    .flags = (uint16_t)cases[i].flags,
+							    .length = cases[i].length,
+							    .passes = cases[i].passes,
+							    .wanted = cases[i].repeated,
+							    .device = "mlx5_0" } };
+		const struct cm_event event = { .responder_resources = 16 };
 		struct terms terms = { .options = &options,
 				       .one_way = options.one_way,
 				       .outgoing_length = 100,
 				       .limits.depth = 1 };
 		struct failure failure;
 
-		encode_hello(&hello, event.private_data);
-		assert_int_equal(negotiate(&terms, &event, &failure), cases[i].status);
+		assert_int_equal(negotiate(&terms, &peer, &event, &failure), cases[i].status);
 		if (cases[i].status == STATUS_SUCCESS)
 			assert_string_equal(terms.peer.device, "mlx5_0");
 	}
