@@ -151,8 +151,6 @@ load fake
 	both	7	tutorial lie:verdict-bad	or the peer violated the protocol	!> gave up
 	both	7	lie:verdict-twice	or the peer violated the protocol	!> gave up
 	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's MSG_WINDOW reports more consumed bytes than were produced
-	both -s 20000	7	write payload:30000 ring:3000 set:window.received=+32	the peer's MSG_WINDOW confirms more windows than were sent
-	both -s 500000	7	memory:300000 lie:done-early	the peer sent MSG_DONE before it could have read everything
 	both -s 500000	7	write ring:4096 lie:verdict-soon	the peer sent a good MSG_VERDICT before this side posted its MSG_DONE
 	END
 }

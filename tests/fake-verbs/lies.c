@@ -100,7 +100,6 @@ static const struct {
 } lies[] = {
 	{ "window-first", MOMENT_BEFORE_MR, move_a_byte, false },
 	{ "done-first", MOMENT_BEFORE_MR, claim_done, false },
-	{ "done-early", MOMENT_REGIONS_KNOWN, claim_done, false },
 	{ "mr-twice", MOMENT_REGIONS_KNOWN, repeat_region, false },
 	{ "verdict-good", MOMENT_REGIONS_KNOWN, send_good_verdict, false },
 	{ "verdict-soon", MOMENT_BEFORE_DONE, send_early_verdict, false },

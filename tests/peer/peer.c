@@ -65,11 +65,9 @@ static const char help[] =
 	"STEP is ask (request a connection, or wait for a request), connect (wait, or accept), mr,\n"
 	"operation, done, verdict or disconnect.\n"
 	"ACTION is kill, stop, hang, disconnect, flow (wait until the other side's operation makes\n"
-	"progress), flood (send windows that advance by a byte, without a pause), or to send one\n"
-	"more message: mr, done, window (which advances by a byte), unknown, short, long.\n"
-	"FIELD is mr.address, mr.produced, mr.rkey, done.digest, done.bytes, verdict.status,\n"
-	"verdict.bytes, verdict.errors, verdict.missing, verdict.retransmitted, window.received,\n"
-	"window.produced or window.consumed.\n";
+	"progress), flood (send windows that advance by a byte, without a pause), short or long\n"
+	"(send a message of a wrong length).\n"
+	"FIELD is mr.address, mr.rkey, done.digest, or another field of deviation.h.\n";
 
 struct session;
 
@@ -425,11 +423,6 @@ static void send_window(struct session *session)
 	send_message(session, &message);
 }
 
-static void send_unknown(struct session *session)
-{
-	send_bytes(session, (const uint8_t[MESSAGE_SIZE]){ 77 }, MESSAGE_SIZE);
-}
-
 static void send_short(struct session *session)
 {
 	send_bytes(session, (const uint8_t[MESSAGE_SIZE]){ MSG_DONE }, SHORT_SIZE);
@@ -654,9 +647,7 @@ static void flood(struct session *session)
 static const struct deed actions[] = {
 	{ "kill", kill_peer },   { "stop", stop_peer },  { "hang", hang },
 	{ "disconnect", leave }, { "flow", await_flow }, { "flood", flood },
-	{ "mr", send_mr },       { "done", send_done },  { "window", send_window },
-	{ "short", send_short }, { "long", send_long },  { "unknown", send_unknown },
-	{ NULL, NULL },
+	{ "short", send_short }, { "long", send_long },  { NULL, NULL },
 };
 
 static void misbehave(struct session *session, const char *name)
