@@ -680,6 +680,15 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 
 /* ---- Notifications from the main thread ---- */
 
+/* End the session for the reason that a notification gives. */
+static void fail_for(struct session *session, enum notification notification)
+{
+	struct failure failure;
+
+	explain_notification(session->shared, notification, &failure);
+	session_fail(session, failure.status, "%s", failure.cause);
+}
+
 /*
  * Handle a failed establishment. Ignore it if the connection is already established: Linux since
  * 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a
@@ -687,12 +696,8 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
  */
 static void handle_not_established(struct session *session)
 {
-	struct failure failure;
-
-	if (session->protocol.phase != PHASE_CONNECTING)
-		return;
-	not_established(&session->shared->establishment, &failure);
-	session_fail(session, failure.status, "%s", failure.cause);
+	if (session->protocol.phase == PHASE_CONNECTING)
+		fail_for(session, NOTIFY_NOT_ESTABLISHED);
 }
 
 static void handle_not_accepted(struct session *session)
@@ -714,39 +719,15 @@ static void handle_rejected(struct session *session)
 	if (session->protocol.connected)
 		session_handle(session, EVENT_DISCONNECTED, STATUS_SUCCESS);
 	else
-		session_fail(session, STATUS_PEER_LOST, "%s", status_describe(STATUS_PEER_LOST));
-}
-
-/*
- * Return true if the peer caused the event: by an unknown or unexpected opcode, a wrong key, or
- * more READs than were agreed (InfiniBand Architecture Specification, affiliated asynchronous
- * errors).
- */
-static bool is_peers_fault(enum ibv_event_type type)
-{
-	return type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
-}
-
-enum status device_failed(const struct device_event *event, struct failure *failure)
-{
-	if (is_peers_fault(event->type))
-		return failure_set(failure, STATUS_CONTENTS_WRONG,
-				   "the peer sent a request that RDMA device %s cannot accept: %s",
-				   event->device, ibv_event_type_str(event->type));
-	return failure_set(failure, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
-			   event->device, ibv_event_type_str(event->type));
+		fail_for(session, NOTIFY_REJECTED);
 }
 
 static void handle_device_event(struct session *session)
 {
-	struct failure failure;
-
-	if (session->setup->terms.limits.iwarp) { /* over TCP, it means a broken connection */
+	if (session->setup->terms.limits.iwarp) /* over TCP, it means a broken connection */
 		session_handle(session, EVENT_FLUSHED, STATUS_SUCCESS);
-		return;
-	}
-	device_failed(&session->shared->device_event, &failure);
-	session_fail(session, failure.status, "%s", failure.cause);
+	else
+		fail_for(session, NOTIFY_DEVICE_EVENT);
 }
 
 /* Handle all pending notifications. */
@@ -761,7 +742,7 @@ static void handle_notifications(struct session *session)
 	if (notifications & NOTIFY_NOT_ACCEPTED)
 		handle_not_accepted(session);
 	if (notifications & NOTIFY_DEVICE_REMOVED)
-		session_fail(session, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
+		fail_for(session, NOTIFY_DEVICE_REMOVED);
 	if (notifications & NOTIFY_DEVICE_EVENT)
 		handle_device_event(session);
 	if (notifications & NOTIFY_REJECTED)

@@ -14,13 +14,7 @@
 #ifndef RDMA_COMMON_H
 #define RDMA_COMMON_H
 
-#include "rdma-common/counters.h"
-#include "rdma-common/process.h"
 #include "rdma-common/session.h"
-#include "rdma-common/status.h"
-
-/* Failure message for RDMA_CM_EVENT_DEVICE_REMOVAL. */
-#define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
 
 /*
  * Post a receive into each receive slot of the control region, which must be registered. Main
@@ -36,8 +30,5 @@ void *session_run(void *argument);
 
 /* Read the counters of the connection's port. Any thread. */
 void read_counters(const struct setup *setup, struct counters *counters);
-
-/* Describe in `failure` an event of the device, not over iWARP. Any thread. */
-enum status device_failed(const struct device_event *event, struct failure *failure);
 
 #endif

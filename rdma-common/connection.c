@@ -450,34 +450,6 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
-/* Describe in `failure` how a notification ends a connection that has no thread. */
-static void explain_end(const struct shared *shared, enum notification notification,
-			struct failure *failure)
-{
-	enum status status = STATUS_PEER_LOST;
-
-	switch (notification) {
-	case NOTIFY_NOT_ESTABLISHED:
-		not_established(&shared->establishment, failure);
-		return;
-	case NOTIFY_DEVICE_EVENT:
-		device_failed(&shared->device_event, failure);
-		return;
-	case NOTIFY_DEVICE_REMOVED:
-		failure_set(failure, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
-		return;
-	case NOTIFY_INTERRUPTED:
-		status = STATUS_INTERRUPTED;
-		break;
-	case NOTIFY_ABANDONED:
-		status = STATUS_LOCAL_FAILURE;
-		break;
-	default: /* the peer has rejected or disconnected */
-		break;
-	}
-	failure_set(failure, status, "%s", status_describe(status));
-}
-
 /*
  * Pass the notification to the connection's thread, also before it starts if the connection is
  * established. Any other notification ends a connection that has no thread.
@@ -494,7 +466,7 @@ static void connection_notify(struct connection *connection, enum notification n
 	/* over iWARP the event that gives the reason follows an event of the device */
 	if (notification == NOTIFY_DEVICE_EVENT && connection->setup.terms.limits.iwarp)
 		return;
-	explain_end(&connection->shared, notification, &failure);
+	explain_notification(&connection->shared, notification, &failure);
 	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 

@@ -40,6 +40,9 @@
 #define KEEPALIVE_MILLISECONDS 250
 #define KEEPALIVES_PER_TIMEOUT 4
 
+/* Failure message for RDMA_CM_EVENT_DEVICE_REMOVAL. */
+#define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
+
 /* Notifications from the main thread to a connection's thread. Bits of a set. */
 enum notification {
 	NOTIFY_ESTABLISHED = 1 << 0,
@@ -194,6 +197,10 @@ bool operation_completed(const struct session *session);
 
 /* Return how the session ended. Main thread, after it has joined the connection's thread. */
 struct failure session_result(const struct session *session);
+
+/* Describe in `failure` why a notification ends a connection. Any thread. */
+void explain_notification(const struct shared *shared, enum notification notification,
+			  struct failure *failure);
 
 /* ---- Deadlines ---- */
 
