@@ -209,7 +209,7 @@ static void connect_failed(struct connection *connection, int error)
 	enum status status = STATUS_LOCAL_FAILURE;
 	const char *advice = "";
 
-	connection->answer = -error;
+	connection->connect_status = -error;
 	switch (error) {
 	case EINTR: /* an ending signal: process_wait() will report it */
 		return;
@@ -320,7 +320,7 @@ static void rejected(struct client *client, struct connection *connection,
 		start_session(client);
 		return;
 	}
-	connection->answer = event->status;
+	connection->connect_status = event->status;
 	connection->rejected = true;
 	connection->rejection = decode_peer_hello(event);
 	if (explain_rejection(&connection->rejection, event->status, &failure))

@@ -167,7 +167,7 @@ static int send_mr(struct session *session)
 	const struct region *exposed = session->setup->options.operation == OPERATION_WRITE
 					       ? &session->setup->incoming_ring
 					       : &session->setup->outgoing_ring;
-	uint64_t produced = transfer_announce(&session->transfer);
+	uint64_t produced = transfer_advertise(&session->transfer);
 	const struct message message = {
 		.type = MSG_MR,
 		.value = (uintptr_t)exposed->memory,
@@ -263,10 +263,10 @@ static void start_clocks(struct session *session)
 	read_clock(session);
 	measurement_begin(&session->measurement, session->clocks.now_nanoseconds,
 			  options->interval_seconds, &session->setup->before);
-	session->clocks.operation_time = end_of_passes(
+	session->clocks.operation_end = end_of_passes(
 		operation_passes(options), options->duration_seconds, session->clocks.now);
 	if (session->protocol.operation == OPERATION_WRITE)
-		session->clocks.source_time = session->clocks.operation_time;
+		session->clocks.source_end = session->clocks.operation_end;
 }
 
 /* Start the clock of a timed READ by the peer: this side ends the stream, unless it repeats. */
@@ -275,7 +275,7 @@ static void start_source_clock(struct session *session)
 	const struct hello *peer = &session->setup->terms.peer;
 
 	if (session->protocol.operation == OPERATION_READ)
-		session->clocks.source_time =
+		session->clocks.source_end =
 			end_of_passes(peer->passes, peer->seconds, session->clocks.now);
 }
 
@@ -365,10 +365,10 @@ static void add_counts(struct session *session, struct message *verdict)
  */
 static int send_verdict(struct session *session)
 {
-	enum status check = session->protocol.check.status;
-	bool in_words = check == STATUS_SUCCESS || check == STATUS_CONTENTS_WRONG;
+	enum status status = session->protocol.own_verdict.status;
+	bool has_text = status == STATUS_SUCCESS || status == STATUS_CONTENTS_WRONG;
 	struct message verdict = { .type = MSG_VERDICT,
-				   .value = in_words ? check : STATUS_LOCAL_FAILURE,
+				   .value = has_text ? status : STATUS_LOCAL_FAILURE,
 				   .length = session->measurement.bytes };
 
 	add_counts(session, &verdict);
@@ -616,7 +616,7 @@ static void handle_failed_completion(struct session *session, const struct ibv_w
 	if (!receive) /* flushed receives are too many to trace */
 		print_trace(&session->setup->log, "%s: %s", name,
 			    ibv_wc_status_str(completion->status));
-	if (!connection_has_broken(completion, session->setup->terms.limits.iwarp))
+	if (!wc_shows_lost_connection(completion, session->setup->terms.limits.iwarp))
 		session_fail(session, status,
 			     "%s%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", meaning,
 			     name, ibv_wc_status_str(completion->status), completion->status,
@@ -846,7 +846,7 @@ static bool may_empty(const struct session *session)
  * Return true if verification cannot save the session: a failure other than a lost peer has ended
  * it. If only the peer was lost, the whole payload may have arrived.
  */
-static bool is_check_in_vain(const struct protocol *protocol)
+static bool verification_is_in_vain(const struct protocol *protocol)
 {
 	return protocol->phase == PHASE_CLOSING && protocol->result.status != STATUS_SUCCESS &&
 	       protocol->result.status != STATUS_PEER_LOST;
@@ -859,12 +859,12 @@ static bool is_check_in_vain(const struct protocol *protocol)
 static bool empty_ring(struct session *session)
 {
 	const struct result *result = &session->protocol.result;
-	bool checking = session->protocol.local == LOCAL_VERIFYING;
+	bool verifying = session->protocol.local == LOCAL_VERIFYING;
 	struct incoming *incoming = &session->incoming;
 	struct failure failure; /* not initialized, as in fill_ring() */
 
 	failure.status = STATUS_SUCCESS;
-	if (checking && is_check_in_vain(&session->protocol)) {
+	if (verifying && verification_is_in_vain(&session->protocol)) {
 		helper_cancel(incoming->helper); /* do not wait for a disk or a reader */
 		session_feed(session, EVENT_VERIFIED, result->status, result->cause);
 		return true;
@@ -874,7 +874,7 @@ static bool empty_ring(struct session *session)
 	if (session->transfer.sink.stream.plan.present && !incoming->begun && !incoming->opening &&
 	    !begin_incoming(session))
 		return true;
-	switch (incoming_step(incoming, &session->transfer, checking, session->peer_digest,
+	switch (incoming_step(incoming, &session->transfer, verifying, session->peer_digest,
 			      &failure)) {
 	case INCOMING_WAITS:
 		return false;
@@ -931,13 +931,13 @@ static void end_durations(struct session *session)
 {
 	int64_t now = session->clocks.now;
 
-	if (now >= session->clocks.source_time) {
-		session->clocks.source_time = INT64_MAX;
+	if (now >= session->clocks.source_end) {
+		session->clocks.source_end = INT64_MAX;
 		session->outgoing.ending = true;
 		session->stepped = true; /* the operation may have reached its end already */
 	}
-	if (now >= session->clocks.operation_time) {
-		session->clocks.operation_time = INT64_MAX;
+	if (now >= session->clocks.operation_end) {
+		session->clocks.operation_end = INT64_MAX;
 		/* the operation may end soon, and then the interval with it */
 		measurement_postpone_interval(&session->measurement, now);
 		transfer_stop(&session->transfer);
@@ -980,9 +980,9 @@ static void show_progress(const struct session *session)
 /* Handle every due clock but window_time. */
 static void check_clocks(struct session *session)
 {
-	if (session->clocks.now >= session->clocks.progress_time) {
+	if (session->clocks.now >= session->clocks.next_progress) {
 		show_progress(session);
-		session->clocks.progress_time = session->clocks.now + PROGRESS_MILLISECONDS;
+		session->clocks.next_progress = session->clocks.now + PROGRESS_MILLISECONDS;
 	}
 	check_deadline(session);
 	if (session->protocol.phase == PHASE_EXCHANGING)

@@ -248,8 +248,8 @@ static enum status create_session(struct connection *connection, struct failure 
 	session->qp = setup->id->qp;
 	session->cq = setup->cq;
 	session->protocol = protocol_start(setup->options.role, setup->options.operation);
-	session->clocks.operation_time = INT64_MAX;
-	session->clocks.source_time = INT64_MAX;
+	session->clocks.operation_end = INT64_MAX;
+	session->clocks.source_end = INT64_MAX;
 	session->measurement.interval.end = INT64_MAX;
 	session->armed = true;
 	session->outstanding_receives = setup->receives;
@@ -624,7 +624,7 @@ static void correct_loss(const struct connection *connection, struct failure *ou
 }
 
 /* Turn a success that misses --min-rate into STATUS_TOO_SLOW. */
-static void judge_rate(const struct connection *connection, struct failure *outcome)
+static void classify_rate(const struct connection *connection, struct failure *outcome)
 {
 	const struct session *session = connection_session(connection);
 	double wanted = (double)connection->setup.options.minimum_rate;
@@ -662,7 +662,7 @@ enum status connection_join(struct connection *connection)
 	console_draw(setup->log.console, ""); /* remove the progress line */
 	connection->outcome = connection->ended ? session_result(session) : setup->failure;
 	correct_loss(connection, &connection->outcome);
-	judge_rate(connection, &connection->outcome);
+	classify_rate(connection, &connection->outcome);
 	if (setup->before.any && !connection->after.any) /* a session without a verdict */
 		read_counters(setup, &connection->after);
 	return connection->outcome.status;

@@ -67,15 +67,15 @@ bool window_may_come(const struct protocol *protocol)
 	       protocol->remote <= REMOTE_VERDICT;
 }
 
-bool protocol_has_verified(const struct protocol *protocol)
+bool verification_ended(const struct protocol *protocol)
 {
 	return protocol->local >= LOCAL_VERIFIED && !protocol->gave_up;
 }
 
-bool protocol_verified(const struct protocol *protocol)
+bool digest_matched(const struct protocol *protocol)
 {
-	return protocol_has_verified(protocol) && protocol->verifying &&
-	       protocol->check.status == STATUS_SUCCESS;
+	return verification_ended(protocol) && protocol->verifying &&
+	       protocol->own_verdict.status == STATUS_SUCCESS;
 }
 
 /*
@@ -112,8 +112,8 @@ struct protocol protocol_start(enum role role, enum operation operation)
 
 bool needs_cause(const struct protocol *protocol, unsigned int cause)
 {
-	return cause == protocol->post_cause || cause == protocol->check.cause ||
-	       cause == protocol->verdict.cause || cause == protocol->result.cause;
+	return cause == protocol->post_cause || cause == protocol->own_verdict.cause ||
+	       cause == protocol->peer_verdict.cause || cause == protocol->result.cause;
 }
 
 /* Return the result that is established so far. Without one it is STATUS_PEER_LOST. */
@@ -121,10 +121,10 @@ static struct result conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
 
-	if (checked && protocol->check.status != STATUS_SUCCESS)
-		return protocol->check;
-	if (protocol->remote >= REMOTE_VERDICT && protocol->verdict.status != STATUS_SUCCESS)
-		return protocol->verdict;
+	if (checked && protocol->own_verdict.status != STATUS_SUCCESS)
+		return protocol->own_verdict;
+	if (protocol->remote >= REMOTE_VERDICT && protocol->peer_verdict.status != STATUS_SUCCESS)
+		return protocol->peer_verdict;
 	if (protocol->local >= LOCAL_VERIFIED &&
 	    (protocol->verifying ? protocol->remote == REMOTE_VERDICT : protocol->disconnected))
 		return (struct result){ STATUS_SUCCESS, 0 };
@@ -240,7 +240,7 @@ static void complete(struct step *step, enum local_stage before, enum local_stag
 static void receive_verdict(struct step *step, struct result verdict)
 {
 	if (step->protocol.remote < REMOTE_VERDICT) /* the first verdict counts */
-		step->protocol.verdict = verdict;
+		step->protocol.peer_verdict = verdict;
 	receive(step, REMOTE_VERDICT);
 }
 
@@ -258,7 +258,7 @@ static void receive_early_verdict(struct step *step, struct result verdict)
 		return;
 	}
 	protocol->remote = REMOTE_GAVE_UP;
-	protocol->verdict = verdict;
+	protocol->peer_verdict = verdict;
 	begin_closing(step, verdict);
 }
 
@@ -274,13 +274,13 @@ static void fail_payload(struct step *step, struct result reason)
 	if (protocol->gave_up || protocol->local >= LOCAL_VERIFIED)
 		return;
 	protocol->gave_up = true;
-	protocol->check = reason;
+	protocol->own_verdict = reason;
 	if (!protocol->verifying)
 		begin_closing(step, reason);
 }
 
 /* End the verification, which must have begun. Its result is `check`, unless this side gave up. */
-static void conclude_check(struct step *step, struct result check)
+static void conclude_verification(struct step *step, struct result check)
 {
 	struct protocol *protocol = &step->protocol;
 
@@ -290,7 +290,7 @@ static void conclude_check(struct step *step, struct result check)
 	}
 	protocol->local = LOCAL_VERIFIED;
 	if (!protocol->gave_up)
-		protocol->check = check;
+		protocol->own_verdict = check;
 }
 
 /*
@@ -456,7 +456,7 @@ static void record_exchange(struct step *step, struct event event)
 		complete(step, LOCAL_DONE_POSTED, LOCAL_DONE_SENT);
 		break;
 	case EVENT_VERIFIED:
-		conclude_check(step, result_of(event));
+		conclude_verification(step, result_of(event));
 		break;
 	case EVENT_VERDICT_SENT:
 		complete(step, LOCAL_VERDICT_POSTED, LOCAL_VERDICT_SENT);

@@ -75,9 +75,10 @@ struct protocol {
 			      that yet */
 	bool lingers;      /* the peer has left; disconnecting waits for MSG_DONE to complete */
 	unsigned int post_cause; /* the cause of the refused post */
-	struct result check;   /* this side's verdict on the incoming payload, or why it gave up */
-	struct result verdict; /* the peer's verdict, once received */
-	struct result result;  /* why the session closes; final in PHASE_FINISHED */
+	struct result
+		own_verdict; /* this side's verdict on the incoming payload, or why it gave up */
+	struct result peer_verdict; /* the peer's verdict, once received */
+	struct result result;       /* why the session closes; final in PHASE_FINISHED */
 };
 
 enum event_type {
@@ -175,9 +176,9 @@ bool window_may_be_sent(const struct protocol *protocol);
 bool window_may_come(const struct protocol *protocol);
 
 /* Return true if verification has ended, with any result, and this side has not given up. */
-bool protocol_has_verified(const struct protocol *protocol);
+bool verification_ended(const struct protocol *protocol);
 /* Return true if the verification by digest has succeeded. */
-bool protocol_verified(const struct protocol *protocol);
+bool digest_matched(const struct protocol *protocol);
 
 /* Return true if a keepalive could break the session now. */
 bool keepalive_disturbs(const struct protocol *protocol, bool iwarp);

@@ -115,9 +115,9 @@ static void add_incoming(struct json_object *object, const struct connection *co
 	const struct session *session = connection_session(connection);
 	const struct transfer_sink *sink = &session->transfer.sink;
 	uint64_t length = sink->stream.plan.length, received = 0;
-	bool verified = protocol_verified(&session->protocol);
+	bool verified = digest_matched(&session->protocol);
 
-	if (protocol_has_verified(&session->protocol))
+	if (verification_ended(&session->protocol))
 		received = sink->stored < length ? sink->stored : length; /* count one pass only */
 	json_add_count(object, "received_bytes", received);
 	json_add_flag(object, "verified", verified);

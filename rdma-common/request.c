@@ -17,7 +17,7 @@ const char *wr_name(uint64_t wr_id, enum operation operation)
 	}
 }
 
-bool connection_has_broken(const struct ibv_wc *completion, bool iwarp)
+bool wc_shows_lost_connection(const struct ibv_wc *completion, bool iwarp)
 {
 	return completion->status == IBV_WC_WR_FLUSH_ERR ||
 	       /* a killed program loses its receive buffers before its queue pair */

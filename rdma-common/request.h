@@ -46,10 +46,10 @@ static inline uint64_t wr_detail(uint64_t wr_id)
 const char *wr_name(uint64_t wr_id, enum operation operation);
 
 /* Return true if a failed completion only shows that the connection has broken. */
-bool connection_has_broken(const struct ibv_wc *completion, bool iwarp);
+bool wc_shows_lost_connection(const struct ibv_wc *completion, bool iwarp);
 
 /*
- * Return the status for a failed completion that connection_has_broken() does not explain
+ * Return the status for a failed completion that wc_shows_lost_connection() does not explain
  * (ibv_poll_cq(3)).
  */
 enum status completion_status(const struct ibv_wc *completion);

@@ -305,7 +305,7 @@ int64_t session_due(const struct session *session)
 	if (session->protocol.phase == PHASE_EXCHANGING) {
 		due = earlier(due, session->clocks.keepalive_time);
 		due = earlier(due,
-			      earlier(session->clocks.operation_time, session->clocks.source_time));
+			      earlier(session->clocks.operation_end, session->clocks.source_end));
 		due = earlier(due, session->measurement.interval.end);
 	}
 	return window_is_allowed(session) ? earlier(due, session->clocks.window_time) : due;

@@ -118,9 +118,9 @@ struct clocks {
 	int64_t wire_time; /* time of the latest completion that may extend the deadline; 0: none */
 	int64_t keepalive_time;     /* when to send a keepalive, unless the wait restarts before */
 	int64_t keepalive_interval; /* current interval between keepalives */
-	int64_t source_time;        /* when a timed outgoing stream ends; INT64_MAX: never */
-	int64_t operation_time;     /* when this side's timed operation ends; INT64_MAX: never */
-	int64_t progress_time;      /* when progress may be shown next */
+	int64_t source_end;         /* when a timed outgoing stream ends; INT64_MAX: never */
+	int64_t operation_end;      /* when this side's timed operation ends; INT64_MAX: never */
+	int64_t next_progress;      /* when progress may be shown next */
 };
 
 /*

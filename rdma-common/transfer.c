@@ -41,12 +41,12 @@ static uint64_t all_passes(const struct stream_plan *plan)
 }
 
 /* Return true for WRITEs whose source refills its ring as bytes are consumed, not on completion. */
-static bool refills_when_taken(const struct transfer *transfer)
+static bool refills_when_consumed(const struct transfer *transfer)
 {
 	return transfer->plan.writes && transfer->plan.completes_early;
 }
 
-/* Set the fields that depend on the length of the announced ring. */
+/* Set the fields that depend on the length of the advertised ring. */
 static void settle(const struct transfer *transfer, struct transfer_stream *stream,
 		   uint64_t announced)
 {
@@ -54,11 +54,11 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	bool fits = plan->present && plan->length != LENGTH_UNKNOWN && plan->length <= announced;
 	uint64_t shorter = announced;
 
-	stream->announced = announced;
+	stream->advertised_size = announced;
 	stream->repeats = fits && plan->passes != 1;
 	stream->fits_peer_ring = stream->repeats || (stream->agreed && stream->length <= announced);
 	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
-	if (stream == &transfer->source.stream && refills_when_taken(transfer) &&
+	if (stream == &transfer->source.stream && refills_when_consumed(transfer) &&
 	    !stream->fits_ring) {
 		stream->fits_peer_ring = false; /* this side waits for reports of consumed bytes */
 		shorter = smaller(announced, plan->ring);
@@ -213,7 +213,7 @@ static void forget_reported(struct transfer *transfer)
  */
 static bool may_wait_for_answer(const struct transfer *transfer)
 {
-	return refills_when_taken(transfer) &&
+	return refills_when_consumed(transfer) &&
 	       transfer->credits.received > transfer->credits.advertised &&
 	       consumed(transfer) == transfer->sink.produced && sink_moved(transfer, 1);
 }
@@ -250,7 +250,7 @@ static bool owes_source(const struct transfer *transfer)
 
 /*
  * Return true if the peer owes this side's sink more bytes; unless the stream repeats, only if the
- * announced ring has room.
+ * advertised ring has room.
  */
 static bool owes_sink(const struct transfer *transfer)
 {
@@ -260,7 +260,7 @@ static bool owes_sink(const struct transfer *transfer)
 	if (sink_ended(transfer))
 		return false;
 	return stream->repeats ||
-	       sink->produced < add_saturating(sink->advertised_consumed, stream->announced);
+	       sink->produced < add_saturating(sink->advertised_consumed, stream->advertised_size);
 }
 
 /*
@@ -318,7 +318,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
 
-uint64_t transfer_announce(struct transfer *transfer)
+uint64_t transfer_advertise(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
 
@@ -376,7 +376,7 @@ bool transfer_reports_by_age(const struct transfer *transfer)
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
 
 	return out->fits_peer_ring && in->fits_peer_ring &&
-	       (!refills_when_taken(transfer) || in->fits_ring);
+	       (!refills_when_consumed(transfer) || in->fits_ring);
 }
 
 int64_t transfer_window_time(struct transfer *transfer, int64_t now)
@@ -446,7 +446,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 						"payload"
 					      : "reports more produced bytes than agreed";
 	if (!stream->repeats &&
-	    produced > add_saturating(sink->advertised_consumed, stream->announced))
+	    produced > add_saturating(sink->advertised_consumed, stream->advertised_size))
 		return "reports more produced bytes than fit into the ring";
 	if (end && sink_ended(transfer))
 		return "marks the end of the payload twice";
@@ -581,7 +581,8 @@ static uint64_t write_limit(const struct transfer *transfer)
 	const struct transfer_stream *stream = &source->stream;
 
 	if (!stream->repeats)
-		return smaller(source->filled, add_saturating(source->consumed, stream->announced));
+		return smaller(source->filled,
+			       add_saturating(source->consumed, stream->advertised_size));
 	if (stream->fits_ring && source->filled == stream->plan.length)
 		return LENGTH_UNKNOWN;
 	return source->filled;
@@ -758,7 +759,7 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	uint64_t limit = smaller(add_saturating(freed, stream->plan.ring), source_end(transfer));
 
 	/* it is not yet known if the stream repeats; the first pass is the same in both cases */
-	if (stream->announced == 0)
+	if (stream->advertised_size == 0)
 		return smaller(limit, stream->plan.length);
 	return limit;
 }

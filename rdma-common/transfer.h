@@ -8,11 +8,11 @@
  *
  * A direction is a stream of bytes from a source to a sink. A position counts bytes from the
  * beginning of the stream; byte x is at offset x modulo the ring's length in both rings (but see
- * local_span). The announced ring is the region of MSG_MR. The operating side moves the stream
+ * local_span). The advertised ring is the region of MSG_MR. The operating side moves the stream
  * between its own ring and the announced one.
  *
- *   WRITE  source -fill-> own ring -RDMA WRITE-> announced ring -copy-> sink
- *   READ   source -fill-> announced ring -RDMA READ-> own ring -copy-> sink
+ *   WRITE  source -fill-> own ring -RDMA WRITE-> advertised ring -copy-> sink
+ *   READ   source -fill-> advertised ring -RDMA READ-> own ring -copy-> sink
  *
  * Each side reports three positions in MSG_WINDOW; they only grow:
  *
@@ -21,7 +21,7 @@
  *             overwrite
  *   stored    by the sink; digested and, with --output, written (and synced before a good verdict)
  *
- * A stream "repeats" if it may have several passes, a whole pass fits into the announced ring, and
+ * A stream "repeats" if it may have several passes, a whole pass fits into the advertised ring, and
  * not each pass is verified: every pass then sends the same bytes, as perftest does. The operating
  * side's position (WRITE: produced, READ: consumed) then counts all passes, only to show progress;
  * MSG_DONE counts one.
@@ -90,16 +90,16 @@ struct transfer_plan {
 /* One stream, as known during the transfer. */
 struct transfer_stream {
 	struct stream_plan plan;
-	uint64_t announced; /* bytes of the announced ring; 0: not known yet */
-	uint64_t length;    /* bytes of all passes; LENGTH_UNKNOWN until the end is known */
+	uint64_t advertised_size; /* bytes of the advertised ring; 0: not known yet */
+	uint64_t length;          /* bytes of all passes; LENGTH_UNKNOWN until the end is known */
 	bool agreed; /* the length was known from the beginning; else the source reports its end */
 	uint64_t quarter;                 /* progress in bytes that is reported at once */
 	uint64_t local_span, remote_span; /* the offset of a byte, in this side's ring and in the
 					     peer's, is its position modulo these */
 	bool fits_ring; /* this side's ring holds the whole stream, or one pass if it repeats */
 	bool repeats;   /* every pass sends the same bytes, and may overwrite the pass before */
-	bool fits_peer_ring; /* no flow control: the stream repeats or fits into the announced ring,
-				and this side needs no reports of consumed bytes */
+	bool fits_peer_ring; /* no flow control: the stream repeats or fits into the advertised
+				ring, and this side needs no reports of consumed bytes */
 };
 
 /* Positions of the outgoing stream, whose source is this side. */
@@ -175,7 +175,7 @@ struct piece {
 struct transfer_run {
 	uint64_t number; /* number of the first request (transfer_record_completed()) */
 	uint64_t local;  /* offset of the first request in this side's ring */
-	uint64_t remote; /* offset of the first request in the announced ring */
+	uint64_t remote; /* offset of the first request in the advertised ring */
 	uint64_t size;   /* bytes of each request */
 	uint64_t stride; /* distance between requests in both rings; 0: all move the same bytes */
 	unsigned int count;
@@ -191,7 +191,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan);
  * Return `produced` for this side's MSG_MR (WRITE: 0), and record that it is reported. Call this
  * once, when MSG_MR is posted.
  */
-uint64_t transfer_announce(struct transfer *transfer);
+uint64_t transfer_advertise(struct transfer *transfer);
 
 /*
  * Handle the peer's MSG_MR: its region has `ring` bytes, of which `produced` may be read (WRITE:

@@ -96,7 +96,7 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 	       "interface that 'rdma link' lists";
 }
 
-void path_collect(struct path *path)
+void path_collect_evidence(struct path *path)
 {
 	const struct devices *devices = path->devices;
 
@@ -110,8 +110,8 @@ static bool find_cause(struct path *path)
 {
 	if (path->untried)
 		return false;
-	path_collect(path);
-	return reach_judge(path->evidence);
+	path_collect_evidence(path);
+	return reach_classify(path->evidence);
 }
 
 /*

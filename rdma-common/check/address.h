@@ -53,6 +53,6 @@ bool path_find_next(struct path *path);
  * Collect the facts about this host and path->flow (evidence_collect()), unless path_find_next()
  * has collected them.
  */
-void path_collect(struct path *path);
+void path_collect_evidence(struct path *path);
 
 #endif

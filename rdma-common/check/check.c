@@ -52,8 +52,8 @@ static void explain(struct check *check, bool required)
 {
 	if (check->options->port)
 		evidence_set(&check->evidence, FACT_port, check->options->port);
-	path_collect(&check->path);
-	if (!required && !reach_judge(&check->evidence))
+	path_collect_evidence(&check->path);
+	if (!required && !reach_classify(&check->evidence))
 		return;
 	check->explained = reach_report(&check->findings, &check->evidence);
 }
@@ -109,11 +109,11 @@ static struct strbuf answer_of(const struct outcome *outcome)
 
 	if (outcome->connected || outcome->rejection.hello_kind != HELLO_ABSENT)
 		strbuf_addf(&text, "answered");
-	else if (outcome->answer > 0)
-		strbuf_addf(&text, "%d", outcome->answer);
+	else if (outcome->connect_status > 0)
+		strbuf_addf(&text, "%d", outcome->connect_status);
 	else if (outcome->end.status == STATUS_TIMED_OUT)
 		strbuf_addf(&text, "silent");
-	else if (outcome->answer == -ECONNREFUSED)
+	else if (outcome->connect_status == -ECONNREFUSED)
 		strbuf_addf(&text, "refused");
 	else
 		strbuf_addf(&text, "failed");

@@ -22,8 +22,8 @@ static double share_of(uint64_t count, uint64_t packets)
 	return packets > 0 ? (double)fewer(count, packets) / (double)packets : 0;
 }
 
-struct loss loss_judge(const struct counters *growth, const struct peer_counts *peer,
-		       uint64_t to_server, uint64_t to_client)
+struct loss loss_classify(const struct counters *growth, const struct peer_counts *peer,
+			  uint64_t to_server, uint64_t to_client)
 {
 	const struct sequence_errors here = counters_sequence_errors(growth);
 	/* the server has sent a NAK for a gap that it found */

@@ -38,8 +38,8 @@ struct loss {
  * the approximate number of packets in each direction. A packet is lost if one port found a gap
  * and the other port retransmitted.
  */
-struct loss loss_judge(const struct counters *growth, const struct peer_counts *peer,
-		       uint64_t to_server, uint64_t to_client);
+struct loss loss_classify(const struct counters *growth, const struct peer_counts *peer,
+			  uint64_t to_server, uint64_t to_client);
 
 /*
  * Describe a loss, as in "packets are lost from client to server", or late or reordered packets.

@@ -197,7 +197,7 @@ static bool rule_holds(const struct evidence *evidence, const struct rule *rule)
 	return true;
 }
 
-const struct rule *reach_judge(const struct evidence *evidence)
+const struct rule *reach_classify(const struct evidence *evidence)
 {
 	size_t i = 0;
 
@@ -234,7 +234,7 @@ void reach_report_facts(struct findings *findings, const struct evidence *eviden
 
 bool reach_report(struct findings *findings, const struct evidence *evidence)
 {
-	const struct rule *rule = reach_judge(evidence);
+	const struct rule *rule = reach_classify(evidence);
 
 	expand(evidence,
 	       rule ? rule->text

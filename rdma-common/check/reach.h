@@ -34,7 +34,7 @@ struct rule {
 const struct rule *reach_rule(size_t index);
 
 /* Return the first rule that holds; NULL: none does. */
-const struct rule *reach_judge(const struct evidence *evidence);
+const struct rule *reach_classify(const struct evidence *evidence);
 
 /*
  * Report the first rule that holds, or that none does, as a failed finding. A rule replaces the

@@ -88,16 +88,16 @@ void probe_take(struct probe *probe, const struct connection *connection)
 	*outcome = (struct outcome){
 		.rejected = connection->rejected,
 		.rejection = connection->rejection,
-		.answer = connection->answer,
+		.connect_status = connection->connect_status,
 		.connected = protocol->connected,
 		.hello = setup->terms.peer,
 		.port = source_port(setup->id),
-		.operated = operation_completed(session) && !protocol->gave_up,
-		.peer_operated =
+		.operation_completed = operation_completed(session) && !protocol->gave_up,
+		.peer_operation_completed =
 			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,
-		.verified = protocol_verified(protocol),
+		.verified = digest_matched(protocol),
 		.accepted = protocol->remote == REMOTE_VERDICT &&
-			    protocol->verdict.status == STATUS_SUCCESS,
+			    protocol->peer_verdict.status == STATUS_SUCCESS,
 		.end = connection->outcome,
 		.elapsed = elapsed(connection),
 		.rates = rates_of(connection),
@@ -142,12 +142,12 @@ static enum direction_result classify_direction(bool verified, bool completed)
 }
 
 /* Set the results of both directions of the latest session, in which both sides read. */
-static void judge(struct probe *probe)
+static void classify_outcomes(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
 
-	probe->to_client = classify_direction(outcome->verified, outcome->operated);
-	probe->to_server = classify_direction(outcome->accepted, outcome->peer_operated);
+	probe->to_client = classify_direction(outcome->verified, outcome->operation_completed);
+	probe->to_server = classify_direction(outcome->accepted, outcome->peer_operation_completed);
 }
 
 /* Advise what to change if no connection was established, unless the cause has advice. */
@@ -321,12 +321,12 @@ static bool may_be_accepted(struct probe *probe, const struct peer_hello *server
 }
 
 /* Set probe->loss: compare the share of packets lost so far with MAX_LOSS. */
-static void judge_loss(struct probe *probe)
+static void classify_loss(struct probe *probe)
 {
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
 
-	probe->loss = loss_judge(&growth, &probe->peer, probe->packets_to_server,
-				 probe->packets_to_client);
+	probe->loss = loss_classify(&growth, &probe->peer, probe->packets_to_server,
+				    probe->packets_to_client);
 }
 
 /* Return true if a session failed, other than by its rate. */
@@ -361,7 +361,7 @@ static bool may_begin(struct probe *probe)
 	if (probe->begun == 0)
 		probe->begun = now;
 	begun = probe->begun + probe->measuring;
-	judge_loss(probe);
+	classify_loss(probe);
 	limited = has_limit(probe);
 	probe->stop_time = INT64_MAX;
 	if (limited)
@@ -384,7 +384,7 @@ static void report_stopped(struct probe *probe)
 	bool transfers = !strcmp(probe->step, "transfer");
 	double seconds = (double)(now_milliseconds() - probe->begun) / 1e3;
 
-	judge_loss(probe);
+	classify_loss(probe);
 	if (!probe->loss.excessive) /* the session that was interrupted lost few packets */
 		failure_set(&probe->failure, STATUS_TIMED_OUT,
 			    "the sessions have taken %.0f s, and packets are lost", seconds);
@@ -472,7 +472,7 @@ static bool find_direction(struct probe *probe)
 {
 	if (!try_session(probe, probe->size, 1))
 		return false;
-	judge(probe);
+	classify_outcomes(probe);
 	probe->to_client =
 		probe->to_server == DIRECTION_VERIFIED ? DIRECTION_FAILED : DIRECTION_UNKNOWN;
 	if (!probe->outcome->connected)
@@ -533,7 +533,7 @@ static bool rule_out_loss(struct probe *probe)
 	struct options *session = &probe->session;
 	bool written;
 
-	judge_loss(probe);
+	classify_loss(probe);
 	if (!probe->stopped || probe->loss.excessive)
 		return false;
 	probe->patient = true;
@@ -543,7 +543,7 @@ static bool rule_out_loss(struct probe *probe)
 	session->operation = OPERATION_READ;
 	session->duration_seconds = session->wanted_seconds = 0;
 	probe->step = "transfer";
-	judge_loss(probe);
+	classify_loss(probe);
 	probe->stopped = written && probe->loss.excessive;
 	return written && !probe->stopped;
 }
@@ -571,7 +571,7 @@ static bool try_size(struct probe *probe, uint32_t size)
 	}
 	if (probe->verified == 0 && outcome->hello.version > 0)
 		report_server(probe);
-	judge(probe);
+	classify_outcomes(probe);
 	good = outcome->end.status == STATUS_SUCCESS;
 	if (good && (probe->verified == 0 || outcome->elapsed < probe->exchange))
 		probe->exchange = outcome->elapsed;
@@ -679,7 +679,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	double factor = skew(rates, &slower);
 	bool skewed;
 
-	judge_loss(probe);
+	classify_loss(probe);
 	/* lost packets would explain the difference */
 	skewed = factor >= MUCH_SLOWER && !probe->loss.excessive;
 	append_rate(probe, "client to server", rates->to_server);
@@ -754,7 +754,7 @@ static bool try_rates(struct probe *probe)
 	if (probe->options->duration_seconds == 0)
 		return true;
 	for (int look = 1; look == 1 || (look == 2 && look_slow(probe, &rates)); look++) {
-		judge_loss(probe);
+		classify_loss(probe);
 		if (look == 2 && probe->loss.excessive) /* lost packets explain a slow rate */
 			break;
 		if (!measure_rate(probe, false, &rates.to_server) ||
@@ -948,7 +948,7 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 
 	if (probe->begun == 0 || (!growth.any && probe->verified == 0))
 		return status; /* no session, or neither counters nor a verified size */
-	judge_loss(probe);
+	classify_loss(probe);
 	add_loss(probe, status);
 	if (growth.any)
 		add_counters(probe, &growth);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Choose and judge the sessions of --check with a server: growing sizes; unless one fails, the rate
- * of each direction, and latency; then, with --connections, several sessions at once.
+ * Choose and classify the sessions of --check with a server: growing sizes; unless one fails, the
+ * rate of each direction, and latency; then, with --connections, several sessions at once.
  *
  * Threads: the main thread.
  */
@@ -30,13 +30,13 @@ struct outcome {
 	struct failure end; /* status and cause */
 	bool rejected;
 	struct peer_hello rejection; /* valid if `rejected` */
-	int answer;                  /* answer to the connect request (connection->answer) */
+	int connect_status; /* answer to the connect request (connection->connect_status) */
 	bool connected;
 	struct hello hello; /* the server's hello; version 0: none that is valid */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
 	unsigned int port; /* source port (source_port()); 0: unknown */
 	/* the operation of this side, or of the server, completed */
-	bool operated, peer_operated;
+	bool operation_completed, peer_operation_completed;
 	/* this side, or the server, verified what it received */
 	bool verified, accepted;
 	int64_t elapsed;    /* ns from the operation's start to the server's verdict */

@@ -338,7 +338,7 @@ static void send_region(struct peer *peer)
 	peer_lies(peer, MOMENT_BEFORE_MR);
 	while (!scripted("late-source") && fill(peer))
 		;
-	peer->advertised.produced = transfer_announce(&peer->transfer);
+	peer->advertised.produced = transfer_advertise(&peer->transfer);
 	if (plan->present) {
 		message.value = (uintptr_t)(writes() ? peer->sink : peer->source);
 		message.length = plan->ring;
@@ -750,7 +750,7 @@ static uint64_t program_limit(const struct peer *peer)
 
 	if (writes())
 		return sink->stream.repeats ? sink->stream.length
-					    : peer->known_consumed + sink->stream.announced;
+					    : peer->known_consumed + sink->stream.advertised_size;
 	if (source->stream.repeats && peer->known_produced == source->stream.plan.length)
 		return source->stream.length;
 	return peer->known_produced;
@@ -760,7 +760,7 @@ void peer_is_asked(struct peer *peer, const struct work *work)
 {
 	const struct transfer_stream *stream = program_stream(peer);
 	uint64_t ring = (uintptr_t)(writes() ? peer->sink : peer->source);
-	uint64_t span = stream->repeats ? stream->plan.length : stream->announced;
+	uint64_t span = stream->repeats ? stream->plan.length : stream->advertised_size;
 	uint64_t offset = work->remote_address - ring;
 
 	if (work->length == 0) /* a keepalive */

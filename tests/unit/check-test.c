@@ -327,7 +327,7 @@ static void run_one(struct probe *probe)
 			      .gave_up = turn->gave_up,
 			      .local = turn->local,
 			      .remote = turn->remote,
-			      .verdict.status = turn->verdict },
+			      .peer_verdict.status = turn->verdict },
 		.transfer = { .source.advertised_end = true,
 			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
 		.peer_verdict = { .errors = turn->errors_there,
@@ -1096,10 +1096,10 @@ TEST(a_loss_is_excessive_above_one_packet_of_a_thousand)
 	uint64_t *missing = &growth.values[counter_number("out_of_sequence")];
 
 	*missing = 2;
-	assert_false(loss_judge(&growth, &peer, 0, 2000).excessive);
-	assert_true(loss_judge(&growth, &peer, 0, 1999).excessive);
+	assert_false(loss_classify(&growth, &peer, 0, 2000).excessive);
+	assert_true(loss_classify(&growth, &peer, 0, 1999).excessive);
 	*missing = 1;
-	assert_false(loss_judge(&growth, &peer, 0, 10).excessive);
+	assert_false(loss_classify(&growth, &peer, 0, 10).excessive);
 }
 
 /* Return a session in which the server counts this number of retransmissions. */

@@ -368,7 +368,7 @@ static void destroy(struct world *world, enum role role)
 	memset(&gone, 0, sizeof(gone));
 	gone.protocol.phase = PHASE_FINISHED;
 	gone.protocol.status = side->protocol.status;
-	gone.protocol.check = side->protocol.check;
+	gone.protocol.own_verdict = side->protocol.own_verdict;
 	gone.giving_up = side->giving_up;
 	gone.broken = 1;
 	memcpy(gone.requests, side->requests, sizeof(gone.requests));
@@ -699,7 +699,7 @@ static enum request next_message(const struct side *side, const struct side *pee
  */
 static void receive_verdict(struct world *world, enum role role, bool after_done)
 {
-	enum status verdict = as_received((enum status)world->sides[!role].protocol.check);
+	enum status verdict = as_received((enum status)world->sides[!role].protocol.own_verdict);
 	bool early = verdict != STATUS_SUCCESS &&
 		     (!after_done || !world->sides[role].protocol.done_posted);
 

@@ -14,8 +14,8 @@
 	member(phase, phase) member(local, local) member(remote, remote) member(done_posted, done_posted) \
 	member(gave_up, gave_up) member(connected, connected) member(disconnected, disconnected) member(drained, drained) \
 	member(overdue, overdue) member(post_failed, post_failed) member(lingers, lingers) member(post_cause, post_cause) \
-	member(check, check.status) member(check_cause, check.cause) \
-	member(verdict, verdict.status) member(verdict_cause, verdict.cause) \
+	member(own_verdict, own_verdict.status) member(own_cause, own_verdict.cause) \
+	member(peer_verdict, peer_verdict.status) member(peer_cause, peer_verdict.cause) \
 	member(status, result.status) member(cause, result.cause)
 /* clang-format on */
 
@@ -51,8 +51,8 @@ static inline unsigned int cause_of(enum event_type type, enum status status)
 static inline bool causes_fit(const struct protocol_bytes *bytes)
 {
 	return (bytes->cause == 0 || bytes->cause == bytes->status) &&
-	       (bytes->check_cause == 0 || bytes->check_cause == bytes->check) &&
-	       (bytes->verdict_cause == 0 || bytes->verdict_cause == bytes->verdict);
+	       (bytes->own_cause == 0 || bytes->own_cause == bytes->own_verdict) &&
+	       (bytes->peer_cause == 0 || bytes->peer_cause == bytes->peer_verdict);
 }
 
 #endif

@@ -219,20 +219,20 @@ TEST(a_payload_is_verified_only_with_a_digest_and_without_a_failure)
 {
 	static const struct {
 		struct protocol protocol;
-		bool checked, verified;
+		bool ended, matched;
 	} cases[] = {
 		/* clang-format off */
 		{ { .local = LOCAL_VERIFIED, .verifying = true }, true, true },
 		{ { .local = LOCAL_VERIFYING, .verifying = true }, false, false },
 		{ { .local = LOCAL_VERIFIED, .verifying = true, .gave_up = true }, false, false },
 		{ { .local = LOCAL_VERIFIED }, true, false },
-		{ { .local = LOCAL_VERIFIED, .verifying = true, .check.status = WRONG }, true, false },
+		{ { .local = LOCAL_VERIFIED, .verifying = true, .own_verdict.status = WRONG }, true, false },
 		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		assert_int_equal(protocol_has_verified(&cases[i].protocol), cases[i].checked);
-		assert_int_equal(protocol_verified(&cases[i].protocol), cases[i].verified);
+		assert_int_equal(verification_ended(&cases[i].protocol), cases[i].ended);
+		assert_int_equal(digest_matched(&cases[i].protocol), cases[i].matched);
 	}
 }
 

@@ -167,7 +167,7 @@ TEST(recorded_facts_select_the_rule_for_their_cause)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
 		const struct evidence evidence = facts(rows[i].facts);
-		const struct rule *rule = reach_judge(&evidence);
+		const struct rule *rule = reach_classify(&evidence);
 
 		if (!rule != !rows[i].rule || (rule && strcmp(rule->name, rows[i].rule) != 0))
 			fail_msg("%s: %s instead of %s", rows[i].facts, rule ? rule->name : "none",
@@ -183,7 +183,7 @@ TEST(every_rule_is_selected_by_a_row)
 		for (size_t j = 0; j < ENTRIES(rows) && !found; j++) {
 			const struct evidence evidence = facts(rows[j].facts);
 
-			found = reach_judge(&evidence) == reach_rule(i);
+			found = reach_classify(&evidence) == reach_rule(i);
 		}
 		if (!found)
 			fail_msg("no row has rule %s: %s", reach_rule(i)->name,
@@ -195,7 +195,7 @@ TEST(rule_needs_every_fact_of_its_condition)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
 		struct evidence evidence = facts(rows[i].facts);
-		const struct rule *rule = reach_judge(&evidence);
+		const struct rule *rule = reach_classify(&evidence);
 
 		for (const char *word = rule ? rule->condition : ""; *word;) {
 			size_t name = strcspn(word, "!=");
@@ -206,7 +206,7 @@ TEST(rule_needs_every_fact_of_its_condition)
 				    !strncmp(evidence_name(fact), word, name))
 					evidence_set(&evidence, fact, "");
 			}
-			assert_ptr_not_equal(reach_judge(&evidence), rule);
+			assert_ptr_not_equal(reach_classify(&evidence), rule);
 			word += strcspn(word, " ");
 			word += strspn(word, " ");
 		}

@@ -603,7 +603,7 @@ TEST(json_distinguishes_received_from_verified_bytes)
 	} cases[] = {
 		/* clang-format off */
 		{ { .local = LOCAL_VERIFIED, .verifying = true }, 1572865, "1572864, \"verified\": true, \"verified_bytes\": 154," },
-		{ { .local = LOCAL_VERIFIED, .verifying = true, .check.status = STATUS_CONTENTS_WRONG }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
+		{ { .local = LOCAL_VERIFIED, .verifying = true, .own_verdict.status = STATUS_CONTENTS_WRONG }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
 		{ { .local = LOCAL_VERIFIED }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
 		{ { .local = LOCAL_VERIFIED, .verifying = true, .gave_up = true }, 77, "0, \"verified\": false, \"verified_bytes\": 0," },
 		{ { .local = LOCAL_VERIFYING, .verifying = true }, 77, "0, \"verified\": false, \"verified_bytes\": 0," },

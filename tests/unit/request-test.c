@@ -33,7 +33,7 @@ TEST(each_failed_completion_has_its_status)
 	static const struct {
 		enum ibv_wc_status status;
 		enum wr_kind kind;
-		bool broken, broken_over_iwarp; /* connection_has_broken() */
+		bool broken, broken_over_iwarp; /* wc_shows_lost_connection() */
 		enum status expected;           /* completion_status(), unless `broken` */
 	} rows[] = {
 		{ IBV_WC_WR_FLUSH_ERR, WR_RECEIVE, true, true, STATUS_SUCCESS },
@@ -56,8 +56,8 @@ TEST(each_failed_completion_has_its_status)
 		const struct ibv_wc completion = { .wr_id = make_wr_id(rows[i].kind, 1),
 						   .status = rows[i].status };
 
-		assert_int_equal(connection_has_broken(&completion, false), rows[i].broken);
-		assert_int_equal(connection_has_broken(&completion, true),
+		assert_int_equal(wc_shows_lost_connection(&completion, false), rows[i].broken);
+		assert_int_equal(wc_shows_lost_connection(&completion, true),
 				 rows[i].broken_over_iwarp);
 		if (!rows[i].broken)
 			assert_int_equal(completion_status(&completion), rows[i].expected);

@@ -161,7 +161,7 @@ static int stream_operated_by(int number)
 }
 
 /*
- * Return the size of the announced ring that side `number` operates on; with FAULT_ACROSS_END, one
+ * Return the size of the advertised ring that side `number` operates on; with FAULT_ACROSS_END, one
  * byte more.
  */
 static uint64_t announced_ring(int number)
@@ -608,7 +608,7 @@ static void announcements(const struct world *before, int number)
 	next = *before;
 	next.sides[number].announced = 1;
 	append_entry(&next, number, ENTRY_MR)->produced =
-		(uint8_t)transfer_announce(&next.sides[number].transfer);
+		(uint8_t)transfer_advertise(&next.sides[number].transfer);
 	run_program(&next, number, FAULT_NONE, (struct label){ " posts MSG_MR", 0, 0 });
 }
 
@@ -893,7 +893,7 @@ static const struct {
 } breaks[FAULTS] = {
 	[FAULT_TAKEN_EARLY] = { "bytes are reported as copied when the copy begins", WRITES, VIOLATION_READ_EARLY },
 	[FAULT_READ_EARLY] = { "a completion is reported before it came", READS, VIOLATION_READ_EARLY },
-	[FAULT_ACROSS_END] = { "the announced ring is assumed to be too long", READS | WRITES, VIOLATION_OUT_OF_BOUNDS },
+	[FAULT_ACROSS_END] = { "the advertised ring is assumed to be too long", READS | WRITES, VIOLATION_OUT_OF_BOUNDS },
 	[FAULT_READY_EARLY] = { "bytes are reported as filled before they are", READS | WRITES, VIOLATION_OVERWRITTEN },
 	[FAULT_OVERTAKEN] = { "MSG_WINDOW overtakes the WRITEs that it counts", WRITES, VIOLATION_READ_EARLY },
 	[FAULT_END_LOST] = { "the end of the stream is not marked", READS | WRITES | UNKNOWN, VIOLATION_REFUSED },

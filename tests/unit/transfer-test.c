@@ -231,7 +231,7 @@ static void posts_run(unsigned int most, unsigned int count, uint64_t size, bool
 		       run.stride == size && run.signaled == signaled &&
 		       run.number == before.requests_posted + 1 &&
 		       run.local == before.posted % stream->plan.ring &&
-		       run.remote == before.posted % stream->announced,
+		       run.remote == before.posted % stream->advertised_size,
 	       __func__);
 }
 
@@ -301,7 +301,7 @@ static void peer_done(const char *wrong, uint64_t bytes)
 
 static void announces(uint64_t produced)
 {
-	expect(transfer_announce(&it.side) == produced, __func__);
+	expect(transfer_advertise(&it.side) == produced, __func__);
 }
 
 static void says(struct window expected)
@@ -412,7 +412,7 @@ TEST(progress_is_reported_when_it_is_large_or_old)
 		says((struct window){ .produced = 4 * KIB });
 	}
 
-	tell("a quarter of a shorter announced ring is reported at once", BOTH | EARLY, 8 * MIB, MIB, 64 * KIB);
+	tell("a quarter of a shorter advertised ring is reported at once", BOTH | EARLY, 8 * MIB, MIB, 64 * KIB);
 	fills(16 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .produced = 16 * KIB });
 
 	tell("a ring that holds the whole stream is reported by age alone", BOTH | EARLY, 16 * KIB, 16 * KIB, MIB);
@@ -624,7 +624,7 @@ TEST(passes_end_at_the_planned_position)
 	tell_of("the sink copies the last pass", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
 	at(250); hears(NULL, (struct window){ .produced = 100000000 }); at(300); peer_done(NULL, 100000); may_copy(100000);
 
-	tell_of("passes that exceed the announced ring are one stream",
+	tell_of("passes that exceed the advertised ring are one stream",
 		(struct kind){ BOTH, 100000, 99999, 99999, .passes = 1000 });
 	fills_all(); posts_all(); is(it.side.operation.posted, 99999); sink_ends(100000000);
 
