@@ -46,26 +46,25 @@ static bool refills_when_consumed(const struct transfer *transfer)
 	return transfer->plan.writes && transfer->plan.completes_early;
 }
 
-/* Set the fields that depend on the length of the advertised ring. */
-static void settle(const struct transfer *transfer, struct transfer_stream *stream,
-		   uint64_t announced)
+/* Set the fields that depend on the size of the advertised ring. */
+static void settle(const struct transfer *transfer, struct transfer_stream *stream, uint64_t size)
 {
 	const struct stream_plan *plan = &stream->plan;
-	bool fits = plan->present && plan->length != LENGTH_UNKNOWN && plan->length <= announced;
-	uint64_t shorter = announced;
+	bool fits = plan->present && plan->length != LENGTH_UNKNOWN && plan->length <= size;
+	uint64_t shorter = size;
 
-	stream->advertised_size = announced;
+	stream->advertised_size = size;
 	stream->repeats = fits && plan->passes != 1;
-	stream->fits_peer_ring = stream->repeats || (stream->agreed && stream->length <= announced);
+	stream->fits_peer_ring = stream->repeats || (stream->agreed && stream->length <= size);
 	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	if (stream == &transfer->source.stream && refills_when_consumed(transfer) &&
 	    !stream->fits_ring) {
 		stream->fits_peer_ring = false; /* this side waits for reports of consumed bytes */
-		shorter = smaller(announced, plan->ring);
+		shorter = smaller(size, plan->ring);
 	}
 	stream->quarter = larger(shorter / transfer->plan.share, 1);
 	stream->local_span = stream->repeats && stream->fits_ring ? plan->length : plan->ring;
-	stream->remote_span = stream->repeats ? plan->length : announced;
+	stream->remote_span = stream->repeats ? plan->length : size;
 }
 
 /*

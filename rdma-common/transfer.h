@@ -21,10 +21,9 @@
  *             overwrite
  *   stored    by the sink; digested and, with --output, written (and synced before a good verdict)
  *
- * A stream "repeats" if it may have several passes, a whole pass fits into the advertised ring, and
- * not each pass is verified: every pass then sends the same bytes, as perftest does. The operating
- * side's position (WRITE: produced, READ: consumed) then counts all passes, only to show progress;
- * MSG_DONE counts one.
+ * A stream "repeats" if it may have several passes, and a whole pass fits into the advertised ring:
+ * every pass then sends the same bytes, as perftest does. The operating side's position (WRITE:
+ * produced, READ: consumed) then counts all passes, only to show progress; MSG_DONE counts one.
  *
  * Times are milliseconds of any monotonic clock.
  */
