@@ -64,8 +64,12 @@ SOURCE_DATE_EPOCH ?= $(shell { [ -e .git ] && git log -1 --format=%ct 2>/dev/nul
 VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.c)
 # The author of the last change; in a tarball, the user who builds.
 MAINTAINER ?= $(shell { [ -e .git ] && git log -1 --format='%an <%ae>' 2>/dev/null; } || echo "$$(id -un) <$$(id -un)@$$(uname -n)>")
-# The newest section of the changelog: an entry begins with an asterisk.
-CHANGES = sed -n '/^\#\# $(VERSION)/,/^\#\# /{ s/^- /* /p; s/^  //p; }' .github/CHANGELOG.md
+# The section of this version in the changelog; an entry begins with an asterisk. Fail if there is no entry.
+CHANGES = sed -n '/^\#\# $(VERSION)/,/^\#\# /{ s/^- /* /p; s/^  //p; }' .github/CHANGELOG.md | grep . || \
+	{ echo ".github/CHANGELOG.md has no entry for version $(VERSION); add one" >&2; false; }
+# These recipes fail if any command of a pipe fails.
+deb rpm: SHELL = bash
+deb rpm: .SHELLFLAGS = -o pipefail -c
 DEB_TREE = build/deb/tree
 DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
 
@@ -96,7 +100,7 @@ deb:
 	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
 	echo "$$CONTROL" >build/deb/debian/control
 	{ printf 'rdma-pair ($(VERSION)) unstable; urgency=medium\n\n' && \
-		$(CHANGES) | fold -s -w 74 | sed 's/ *$$//; /^\* /!s/^/  /; s/^/  /' && \
+		{ $(CHANGES); } | fold -s -w 74 | sed 's/ *$$//; /^\* /!s/^/  /; s/^/  /' && \
 		printf '\n -- %s  %s\n' "$$AUTHOR" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))"; \
 	} >build/deb/debian/changelog
 	cp LICENSE $(DEB_DOC)/copyright
@@ -121,14 +125,17 @@ rpm:
 		--transform 's|^\.|rdma-pair-$(VERSION)|' .
 	{ sed 's/@VERSION@/$(VERSION)/' .github/rdma-pair.spec && \
 		printf '* %s %s - $(VERSION)-1\n' "$$(LC_ALL=C date -u -d @$(SOURCE_DATE_EPOCH) '+%a %b %d %Y')" "$$AUTHOR" && \
-		$(CHANGES) | sed 's/%/%%/g; s/^\* /- /; t; s/^/  /'; \
+		{ $(CHANGES); } | sed 's/%/%%/g; s/^\* /- /; t; s/^/  /'; \
 	} >build/rpm/rdma-pair.spec
 	rpmbuild -bb $(if $(wildcard /etc/debian_version),--nodeps) --define '_topdir $(CURDIR)/build/rpm' \
 		--define '_sourcedir %{_topdir}' --define '_rpmdir $(CURDIR)/build' \
 		--define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' build/rpm/rdma-pair.spec
 
+# Without .git this folder is a tarball's, and git would pack a repository around it.
 dist: ## pack the committed files into a tarball in build/, with the same bytes each time
+	@[ -e .git ] || { echo "dist: this folder is no git checkout, so it has no committed files; run it in a clone" >&2; exit 1; }
 	mkdir -p build
-	git -c tar.umask=0022 archive --prefix=rdma-pair-$(VERSION)/ HEAD | gzip -9n >build/rdma-pair-$(VERSION).tar.gz
+	git -c tar.umask=0022 archive --prefix=rdma-pair-$(VERSION)/ --output=build/rdma-pair-$(VERSION).tar HEAD
+	gzip -9nf build/rdma-pair-$(VERSION).tar
 
 .PHONY: install uninstall deb rpm dist

@@ -190,6 +190,29 @@ compiled() {
 	run ! grep -q more "rdma-pair-$release/LICENSE"
 }
 
+@test "make dist fails in a tarball's folder, even below a git checkout, and where git refuses" {
+	committed
+	run -2 --separate-stderr env GIT_TEST_ASSUME_DIFFERENT_OWNER=1 make dist
+	[[ $stderr == *"dubious ownership"* ]]
+	mv .git ..
+	git -C .. rev-parse HEAD
+	run -2 --separate-stderr make dist
+	[[ $stderr == "dist: this folder is no git checkout, so it has no committed files; run it in a clone"* ]]
+	run ! compgen -G "build/*.gz"
+}
+
+# bats test_tags=slow
+@test "make deb and make rpm fail if the changelog has no entry for the version" {
+	local goal
+	committed
+	sed -i "s/^## $(release)/## 0.0/" .github/CHANGELOG.md
+	for goal in deb rpm; do
+		run -2 --separate-stderr make "$goal"
+		[[ $stderr == *".github/CHANGELOG.md has no entry for version $(release); add one"* ]]
+		run ! compgen -G "build/*.$goal"
+	done
+}
+
 # bats test_tags=slow
 @test "make install as root builds nothing in another user's folder, and installs the programs built there" {
 	[ "$(id -u)" -eq 0 ] || skip "root alone can do that"
