@@ -20,6 +20,10 @@ define FISH_COMPLETION
 @ --help | sed -nE '/^ +(-., )?--/ { s/^ +-(.),/-s \1/; s/--([a-z-]+)( [A-Z]+)? +(.*)/-l \1 -d "\3"/; s/^/complete -c @ /p }' | source
 endef
 
+# $(call put,COMMAND,FILE) runs a shell command and writes its output to FILE, a new file. install(1) cannot do this:
+# that of uutils (Ubuntu since 25.10) reads no pipe.
+put = $(RM) "$(2)" && $(1) >"$(2)" && chmod 644 "$(2)"
+
 # Build first only if the folder belongs to this user: the owner's next 'make' could not replace files of root. In
 # another user's folder git refuses to work, so -o keeps make from calling git. The completions read --help.
 install: export FISH = $(FISH_COMPLETION)
@@ -34,19 +38,18 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 		"$(DOCUMENTATION)/examples" "$(INSTALLED)/share/zsh/$(ZSH_FOLDER)" "$(FISH_COMPLETIONS)"
 	install $(PROGRAMS) "$(INSTALLED)/bin"
 	for page in $(PAGES); do \
-		sed 's/^\.Os .*/& $(VERSION)/' "$$page" | install -m 644 /dev/stdin "$(MANUALS)$${page##*.}/$${page##*/}" || exit 1; \
+		$(call put,sed 's/^\.Os .*/& $(VERSION)/' "$$page",$(MANUALS)$${page##*.}/$${page##*/}) || exit 1; \
 	done
 	install -m 644 .man/$(SCHEMA) "$(INSTALLED)/share/rdma-pair"
 	install tests/pairs "$(DOCUMENTATION)/examples"
 	for unit in $(UNITS); do \
-		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 644 /dev/stdin "$(DOCUMENTATION)/examples/$${unit##*/}" || exit 1; \
+		$(call put,sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit",$(DOCUMENTATION)/examples/$${unit##*/}) || exit 1; \
 	done
 	for program in $(PROGRAMS); do \
-		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" && \
-		printf '%s\n' "$$FISH" | sed "s/@/$$program/g" | \
-			install -m 644 /dev/stdin "$(FISH_COMPLETIONS)/$$program.fish" || exit 1; \
+		$(call put,echo "complete -F _longopt $$program",$(COMPLETIONS)/$$program) && \
+		$(call put,printf '%s\n' "$$FISH" | sed "s/@/$$program/g",$(FISH_COMPLETIONS)/$$program.fish) || exit 1; \
 	done
-	printf '#compdef %s\n_gnu_generic\n' '$(PROGRAMS)' | install -m 644 /dev/stdin "$(ZSH_COMPLETION)"
+	$(call put,printf '#compdef %s\n_gnu_generic\n' '$(PROGRAMS)',$(ZSH_COMPLETION))
 
 # Keep the folders, because other programs may use them.
 uninstall: ## remove the installed files

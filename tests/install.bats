@@ -67,6 +67,17 @@ files() {
 	[ -z "$(find "$tree/with a blank" -type f)" ]
 }
 
+@test "make install needs no install(1) that reads pipes, and replaces a link by a file" {
+	without
+	stub install "for word; do [ ! -p \"\$word\" ] || { echo \"install: cannot read '\$word'\" >&2; exit 1; }; done
+		exec /usr/bin/install \"\$@\""
+	make all
+	mkdir -p "$tree/usr/local/share/man/man1"
+	ln -s ../elsewhere "$tree/usr/local/share/man/man1/rdma-client.1"
+	PATH=$elsewhere make install "DESTDIR=$tree"
+	diff <(installed /usr/local) <(files "$tree")
+}
+
 @test "make uninstall removes the installed files, and nothing else" {
 	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/"man{1,7} "$tree/usr/local/share/bash-completion/completions" \
 		"$tree/usr/local/share/"{rdma-pair,doc/rdma-pair/examples,zsh/site-functions,fish/vendor_completions.d}
