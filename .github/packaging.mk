@@ -24,10 +24,16 @@ endef
 # that of uutils (Ubuntu since 25.10) reads no pipe.
 put = $(RM) "$(2)" && $(1) >"$(2)" && chmod 644 "$(2)"
 
+# Refuse a PREFIX that the shell, sed(1) or systemd would change. The units quote it, so it may have blanks.
+SPECIAL = " ' ` $$ \ & | %
+check_prefix = $(foreach character,$(SPECIAL),$(if $(findstring $(character),$(PREFIX)),$(error \
+	PREFIX '$(PREFIX)' has the character $(character), which would change in the example units; choose another PREFIX)))
+
 # Build first only if the folder belongs to this user: the owner's next 'make' could not replace files of root. In
 # another user's folder git refuses to work, so -o keeps make from calling git. The completions read --help.
 install: export FISH = $(FISH_COMPLETION)
 install: ## install below PREFIX (/usr/local); as root, build nothing in another user's folder
+	@$(check_prefix)
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
 		$(MAKE) --no-print-directory all; \
 	elif ! $(MAKE) -q -o build/version $(PROGRAMS); then \

@@ -67,6 +67,15 @@ files() {
 	[ -z "$(find "$tree/with a blank" -type f)" ]
 }
 
+@test "make install refuses a PREFIX that would change in the example units, and installs nothing" {
+	local character
+	for character in '&' '|' '%' '\' '"' "'" '`' '$$'; do
+		run -2 --separate-stderr make install "DESTDIR=$tree" "PREFIX=/usr/x${character}y"
+		[[ $stderr == *"PREFIX '/usr/x${character/'$$'/$}y' has the character ${character/'$$'/$}, which"*"choose another PREFIX"* ]]
+	done
+	[ ! -e "$tree" ]
+}
+
 @test "make install needs no install(1) that reads pipes, and replaces a link by a file" {
 	without
 	stub install "for word; do [ ! -p \"\$word\" ] || { echo \"install: cannot read '\$word'\" >&2; exit 1; }; done
@@ -446,14 +455,15 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 # bats test_tags=slow
 @test "systemd accepts the installed example units, and rates their exposure below 2.5" {
 	local unit
+	tree+="/with a blank"
 	make install "PREFIX=$tree"
 	cd "$tree/share/doc/rdma-pair/examples"
 	for unit in rdma-server.service rdma-check@.service rdma-check@.timer; do
 		run -0 systemd-analyze verify --man=no "./$unit"
 		[ -z "$output" ]
 	done
-	grep -F "ExecStart=$tree/bin/rdma-server -p 47881 --json" rdma-server.service
-	grep -F "ExecStart=$tree/bin/rdma-client --check --json %i 47881" rdma-check@.service # %I would make host/a of host-a
+	grep -F "ExecStart=\"$tree/bin/rdma-server\" -p 47881 --json" rdma-server.service
+	grep -F "ExecStart=\"$tree/bin/rdma-client\" --check --json %i 47881" rdma-check@.service # %I would make host/a of host-a
 	grep -x RestartSec=10 rdma-server.service # systemd gives up after five starts in ten seconds
 	for unit in rdma-server.service rdma-check@.service; do
 		systemd-analyze security --offline=true --no-pager --threshold=25 "./$unit"
