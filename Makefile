@@ -5,6 +5,7 @@
 
 PREFIX ?= /usr/local
 CFLAGS ?= -O2 -g
+PKG_CONFIG ?= pkg-config
 TRANSPORT ?= rxe
 
 PROGRAMS = rdma-server rdma-client
@@ -18,9 +19,9 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wst
 	-Wwrite-strings -Wvla
 # Support files of more than 2 GiB on 32-bit machines.
 DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
-HEADER_FLAGS = $(shell pkg-config --cflags $(PACKAGES))
+HEADER_FLAGS = $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
 COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(DEFINES) $(HEADER_FLAGS) $(CPPFLAGS) $(CFLAGS)
-LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
+LIBRARIES = -Wl,--as-needed $(shell $(PKG_CONFIG) --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS) ## build the two programs
 rdma-client: $(CHECK:%.c=build/plain/%.o)
@@ -75,7 +76,7 @@ SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%)) $(DECODERS:%
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
 # Tests of decoders: a sanitizer notices any read past the end of a message, and memory that is not freed.
 DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
-UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --libs cmocka)
+UNIT_LIBRARIES = $(LIBRARIES) $(shell $(PKG_CONFIG) --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 # The modules that the fuzzers call, and the modules on which these depend.
 FUZZED = $(addprefix rdma-common/,clock console log netlink options process reasons status thread wire)
@@ -94,7 +95,7 @@ $(FUZZERS): build/fuzz/%: build/fuzz/tests/fuzz/%.o $(FUZZED:%=build/fuzz/%.o)
 build/fuzz/%: CC = clang
 build/fuzz/tests/%.o: DEFINES = -I.
 
-build/%-test.o: DEFINES = -I. $(shell pkg-config --cflags cmocka)
+build/%-test.o: DEFINES = -I. $(shell $(PKG_CONFIG) --cflags cmocka)
 
 $(UNIT_TESTS): build/unit/%: build/plain/tests/unit/%.o $(patsubst %.c,build/plain/%.o,$(MODULES) $(CHECK))
 	@mkdir -p $(@D)

@@ -79,6 +79,7 @@ CHANGES = sed -n '/^\#\# $(VERSION)/,/^\#\# /{ s/^- /* /p; s/^  //p; }' .github/
 # These recipes fail if any command of a pipe fails.
 deb rpm: SHELL = bash
 deb rpm: .SHELLFLAGS = -o pipefail -c
+STRIP ?= strip
 DEB_TREE = build/deb/tree
 DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
 
@@ -116,7 +117,7 @@ deb:
 	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
 	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
 	gzip -9n $(DEB_TREE)/usr/share/man/man?/*
-	strip $(PROGRAMS:%=$(DEB_TREE)/usr/bin/%)
+	$(STRIP) $(PROGRAMS:%=$(DEB_TREE)/usr/bin/%)
 	cd build/deb && dpkg-shlibdeps $(PROGRAMS:%=tree/usr/bin/%) && dpkg-gencontrol -Ptree
 	chmod -R u=rwX,go=rX $(DEB_TREE)
 	cd $(DEB_TREE) && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums

@@ -170,6 +170,22 @@ compiled() {
 	[[ $(compiled Makefile '' all) == *build/plain/rdma-common/clock.o*build/plain/rdma-common/digest.o* ]]
 }
 
+@test "PKG_CONFIG and STRIP choose the tools of a cross build" {
+	without
+	stub pkg-config 'exit 1'
+	stub strip 'exit 1'
+	stub cross-pkg-config "echo -Dcross_\"\$(echo \"\$1\" | tr -d -)\""
+	export PATH=$elsewhere PKG_CONFIG=cross-pkg-config STRIP=cross-strip
+	run -0 make -Bn all build/unit/wire-test
+	[ "$(grep -c -- "-Dcross_cflags .* -c -o .*\.o " <<<"$output")" -eq "$(grep -c -- " -c -o .*\.o " <<<"$output")" ]
+	[[ $output == *" -o rdma-client "*" -Dcross_libs"* ]]
+	[[ $output == *" -o build/unit/wire-test "*" -Dcross_libs"*" -Dcross_libs"* ]]
+	run -0 make -Bn -f tests/fake-verbs/fake-verbs.mk build/fake-verbs/address/rdma-client.o
+	[[ $output == *" -Dcross_cflags "* ]]
+	run -0 make -n deb
+	[[ $output == *$'\n'"cross-strip build/deb/tree/usr/bin/rdma-server "* ]]
+}
+
 # bats test_tags=slow
 @test "'make' and 'make install' need no package manager" {
 	copied

@@ -6,6 +6,7 @@
 SANITIZE ?= address
 CC ?= cc
 OBJCOPY ?= objcopy
+PKG_CONFIG ?= pkg-config
 OUTPUT ?= build/fake-verbs/$(SANITIZE)
 FAKE_VERBS = tests/fake-verbs
 FAKE = $(OUTPUT)/fake
@@ -20,7 +21,7 @@ link_address := $(shell echo 'int main(int count, char **words) { return words[0
 	echo -no-pie -static-libasan -static-libubsan)
 endif
 fake_warnings = -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-fake_flags := -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer -MMD -MP $(shell pkg-config --cflags libnl-3.0)
+fake_flags := -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer -MMD -MP $(shell $(PKG_CONFIG) --cflags libnl-3.0)
 # A race detector must not see how the fake moves bytes: no call of memcpy(), and no instrumentation by SANITIZE=thread.
 fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 	$(if $(filter thread,$(SANITIZE)),,$(flags_$(SANITIZE)))
