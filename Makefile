@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # 'make' builds the two programs. It needs a C compiler, pkg-config, libibverbs, librdmacm, libxxhash, json-c and
-# libnl-3.
+# libnl-3; rdma-faq(7) has the packages of each system.
 # Targets that need more packages (deb, check, demo, lab, lint, ...) install them first, on Debian.
 
 PREFIX ?= /usr/local
@@ -13,14 +13,17 @@ MODULES = rdma-common.c $(wildcard rdma-common/*.c)
 # The modules of --check, which are linked into the client only.
 CHECK = $(wildcard rdma-common/check/*.c)
 SOURCES = $(MODULES) $(CHECK) rdma-client.c rdma-server.c
-PACKAGES = libibverbs librdmacm libxxhash json-c libnl-3.0
+PACKAGES = libibverbs librdmacm "libxxhash >= 0.8" "json-c >= 0.14" libnl-3.0
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wformat=2 -Wundef -Wpointer-arith -Wcast-qual \
 	-Wwrite-strings -Wvla
 # Support files of more than 2 GiB on 32-bit machines.
 DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
 HEADER_FLAGS = $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
-COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(DEFINES) $(HEADER_FLAGS) $(CPPFLAGS) $(CFLAGS)
+# The recipes that first install the packages do not use this variable: make expands a whole recipe before it runs it.
+REQUIRED_FLAGS = $(HEADER_FLAGS)$(if $(filter-out 0,$(.SHELLSTATUS)),$(error '$(PKG_CONFIG)' fails, for the reason \
+	above; rdma-faq(7) lists the packages of each system and the releases that are new enough))
+COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(DEFINES) $(REQUIRED_FLAGS) $(CPPFLAGS) $(CFLAGS)
 LIBRARIES = -Wl,--as-needed $(shell $(PKG_CONFIG) --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS) ## build the two programs

@@ -170,6 +170,13 @@ compiled() {
 	[[ $(compiled Makefile '' all) == *build/plain/rdma-common/clock.o*build/plain/rdma-common/digest.o* ]]
 }
 
+@test "make stops with the reason of pkg-config if a library is missing or too old" {
+	sed 's/^Version:.*/Version: 0.13.1/' "$(pkg-config --variable=pcfiledir json-c)/json-c.pc" >"$BATS_TEST_TMPDIR/json-c.pc"
+	PKG_CONFIG_PATH=$BATS_TEST_TMPDIR run -2 --separate-stderr make -Bn all
+	[[ $stderr == *json-c*0.13.1*"'pkg-config' fails, for the reason above; rdma-faq(7) lists"* ]]
+	[[ $output != *" -c -o "* ]]
+}
+
 @test "PKG_CONFIG and STRIP choose the tools of a cross build" {
 	without
 	stub pkg-config 'exit 1'
@@ -538,6 +545,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	package=$(echo build/rdma-pair-[0-9]*.rpm) # not the one with debug information, which a newer rpmbuild adds
 	[ "$(rpm -qp --qf '%{NAME} %{VERSION} %{LICENSE} %{CHANGELOGNAME}' "$package")" = \
 		"rdma-pair $(release) MIT Pat Maintainer <pat@debian.org> - $(release)-1" ]
+	rpmspec -q --buildrequires build/rpm/rdma-pair.spec | grep -x 'pkgconfig(json-c) >= 0.14'
 	rpm -qp --changelog "$package" | grep -q '^- '
 	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5 libnl-3.so.200; do
 		rpm -qp --requires "$package" | grep -qF "$library("
