@@ -12,8 +12,7 @@
 
 /*
  * The digest of a sequence of bytes: XXH3, 64 bits. digest_new() returns NULL if memory runs out.
- * digest_value() returns the digest of all bytes added so far; more may follow. (The type is void,
- * because an inlined xxhash.h renames its structure.)
+ * digest_value() returns the digest of all bytes added so far; more may follow.
  */
 void *digest_new(void);
 void digest_free(void *digest);

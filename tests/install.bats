@@ -507,7 +507,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	END
 	)" ]
 	[ "$(build/deb/tree/usr/bin/rdma-server --version)" = "rdma-server $(release)" ]
-	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5 libnl-3-200; do
+	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5 libnl-3-200 libxxhash0; do
 		dpkg-deb -f "$package" Depends | grep -Eq "(^|, )$library \(>= "
 	done
 	sed '/\/man\//s/$/.gz/; s/site-functions/vendor-completions/' <(installed /usr) - >"$BATS_TEST_TMPDIR/expected" <<-END
@@ -547,7 +547,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 		"rdma-pair $(release) MIT Pat Maintainer <pat@debian.org> - $(release)-1" ]
 	rpmspec -q --buildrequires build/rpm/rdma-pair.spec | grep -x 'pkgconfig(json-c) >= 0.14'
 	rpm -qp --changelog "$package" | grep -q '^- '
-	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5 libnl-3.so.200; do
+	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5 libnl-3.so.200 libxxhash.so.0; do
 		rpm -qp --requires "$package" | grep -qF "$library("
 	done
 	sort - <(installed /usr) >"$BATS_TEST_TMPDIR/expected" <<-END
