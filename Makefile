@@ -219,6 +219,9 @@ SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup te
 	tests/portability \
 	tests/fake-verbs/faults tests/fuzz/run tests/lab/init tests/lab/kernel
 
+# With these flags compilers also report unused results, for example of getrandom(2).
+FORTIFY = -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+
 format: ## format the C files
 	clang-format -i $(C_FILES)
 
@@ -228,7 +231,7 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc clang; do \
 		$$compiler $(DIALECT) $(WARNINGS) $(HEADER_FLAGS) -Werror -O2 -I. -c -o /dev/null {}; \
 	done'
-	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT) $(HEADER_FLAGS)
+	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT) $(HEADER_FLAGS) -O2 $(FORTIFY)
 	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
 		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
 		$(filter -I%,$(HEADER_FLAGS)) --suppress=missingIncludeSystem $(SOURCES) $(LESSON_FILES)
@@ -238,7 +241,7 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 	tests/layers
 
 # Build without optimization, with link-time optimization and with the strictest _FORTIFY_SOURCE; run gcc's analyzer.
-FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
+FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 $(FORTIFY)"
 ANALYZE = gcc $(DIALECT) $(HEADER_FLAGS) -O2 -fanalyzer -Werror -c -o /dev/null
 
 compilers: ## build with gcc and clang with other options, and run the analyzer of gcc

@@ -454,9 +454,10 @@ static int create_temporary(struct output *output, mode_t mode)
 	int descriptor = -1;
 
 	for (int i = 0; i < MAX_NAMES; i++) {
-		unsigned int number = (unsigned int)i; /* used if getrandom(2) fails */
+		unsigned int number;
 
-		getrandom(&number, sizeof(number), GRND_NONBLOCK);
+		if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+			number = (unsigned int)i;
 		snprintf(output->temporary_name, sizeof(output->temporary_name),
 			 "%s" TEMPORARY_NAME, output->place.folder, number & 0xffffff);
 		descriptor =
