@@ -233,7 +233,6 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 	done'
 	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT) $(HEADER_FLAGS) -O2 $(FORTIFY)
 	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
-		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
 		$(filter -I%,$(HEADER_FLAGS)) --suppress=missingIncludeSystem $(SOURCES) $(LESSON_FILES)
 	tests/documents lessons
 	shellcheck $(SCRIPTS)
@@ -244,9 +243,16 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 $(FORTIFY)"
 ANALYZE = gcc $(DIALECT) $(HEADER_FLAGS) -O2 -fanalyzer -Werror -c -o /dev/null
 
-compilers: ## build with gcc and clang with other options, and run the analyzer of gcc
-	tests/setup build check-all
-	@mkdir -p build/compilers
+# Headers of the kernel and of libraries, to compile with another libc. Those of glibc stay hidden.
+OTHER_HEADERS = $(addprefix /usr/include/,infiniband rdma linux asm-generic json-c libnl3/netlink xxhash.h \
+	$(shell $(CC) -print-multiarch)/asm)
+
+compilers: ## build with gcc and clang with other options, and with musl's headers; run the analyzer of gcc
+	tests/setup build check-all compilers
+	@mkdir -p build/compilers/headers
+	ln -sf $(OTHER_HEADERS) build/compilers/headers
+	printf '%s\n' $(SOURCES) $(LESSON_FILES) tests/peer/peer.c | xargs -P "$$(nproc)" -I {} musl-gcc $(DIALECT) $(WARNINGS) \
+		-idirafter build/compilers/headers -I. -Werror -O2 -c -o /dev/null {}
 	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) $(LESSON_FILES:.c=); do \
 		case $$program in tests/*) modules= ;; rdma-client) modules="$(MODULES) $(CHECK)" ;; *) modules="$(MODULES)" ;; esac; \
 		$$compiler $(DIALECT) $(WARNINGS) $(HEADER_FLAGS) -Werror $$flags -o build/compilers/$${program##*/} $$program.c $$modules \

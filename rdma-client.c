@@ -398,7 +398,7 @@ static int64_t next_deadline(const struct program *program)
 	const struct connection *connection;
 	int64_t deadline = -1;
 
-	TAILQ_FOREACH (connection, &program->connections, link) {
+	for (connection = program->connections.first; connection; connection = connection->next) {
 		if (is_starting(connection) && (deadline < 0 || connection->deadline < deadline))
 			deadline = connection->deadline;
 		else if (connection->running && deadline < 0)
@@ -413,7 +413,7 @@ static void check_time(struct program *program)
 	struct connection *connection;
 	int64_t now = now_milliseconds();
 
-	TAILQ_FOREACH (connection, &program->connections, link) {
+	for (connection = program->connections.first; connection; connection = connection->next) {
 		if (!is_starting(connection) || now < connection->deadline)
 			continue;
 		if (connection->resolved)
@@ -499,7 +499,8 @@ static enum status run_sessions(struct client *client)
 		start_session(client);
 	wait_for_sessions(client);
 	status = client->status;
-	TAILQ_FOREACH (connection, &client->program->connections, link)
+	for (connection = client->program->connections.first; connection;
+	     connection = connection->next)
 		status = worse_status(status, connection_join(connection));
 	return status;
 }
@@ -514,7 +515,7 @@ static void report(const struct client *client, enum status status, bool counts)
 	struct program *program = client->program;
 	struct connection *connection;
 
-	TAILQ_FOREACH (connection, &program->connections, link) {
+	for (connection = program->connections.first; connection; connection = connection->next) {
 		report_session(connection);
 		if (counts)
 			report_json(connection);
@@ -523,9 +524,9 @@ static void report(const struct client *client, enum status status, bool counts)
 	}
 	if (counts && several)
 		report_sum(program, status);
-	if (counts && TAILQ_EMPTY(&program->connections))
+	if (counts && !program->connections.first)
 		report_no_session(program, status);
-	while ((connection = TAILQ_FIRST(&program->connections)))
+	while ((connection = program->connections.first))
 		connection_destroy(connection);
 }
 
@@ -600,7 +601,7 @@ static void run_check_sessions(struct probe *probe, void *argument)
 		return;
 	run_sessions(&client);
 	probe->reached |= client.settled;
-	while ((connection = TAILQ_FIRST(&program->connections))) {
+	while ((connection = program->connections.first)) {
 		probe_take(probe, connection);
 		connection_destroy(connection);
 	}

@@ -421,7 +421,7 @@ static enum status serve_clients(struct server *server)
 	for (;;) {
 		if (server->stopping) {
 			stop_listening(server);
-			if (TAILQ_EMPTY(&server->program.connections))
+			if (!server->program.connections.first)
 				return server->status;
 		}
 		switch (connection_wait(&server->program, INT64_MAX, &event, &ended)) {

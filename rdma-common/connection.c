@@ -38,6 +38,30 @@ static void setup_init(struct setup *setup, struct program *program, struct rdma
 					      .log = &setup->log };
 }
 
+static void link_connection(struct program *program, struct connection *connection)
+{
+	struct connection *last = program->connections.last;
+
+	connection->previous = last;
+	if (last)
+		last->next = connection;
+	else
+		program->connections.first = connection;
+	program->connections.last = connection;
+}
+
+static void unlink_connection(struct program *program, const struct connection *connection)
+{
+	if (connection->previous)
+		connection->previous->next = connection->next;
+	else
+		program->connections.first = connection->next;
+	if (connection->next)
+		connection->next->previous = connection->previous;
+	else
+		program->connections.last = connection->previous;
+}
+
 struct connection *connection_create(struct program *program, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer)
 {
@@ -57,7 +81,7 @@ struct connection *connection_create(struct program *program, struct rdma_cm_id 
 	connection->shared.wake = -1;
 	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a better reason */
 	id->context = connection;
-	TAILQ_INSERT_TAIL(&program->connections, connection, link);
+	link_connection(program, connection);
 	atomic_fetch_add(&program->regions.sessions, 1);
 	connection_extend_deadline(connection);
 	return connection;
@@ -83,7 +107,7 @@ void connection_destroy(struct connection *connection)
 	/* a session whose thread never started still has its helper, which is idle */
 	if (connection->session && !outgoing_release(&connection->session->outgoing))
 		setup->program->regions.stuck_helpers++;
-	TAILQ_REMOVE(&setup->program->connections, connection, link);
+	unlink_connection(setup->program, connection);
 	atomic_fetch_sub(&setup->program->regions.sessions, 1);
 	if (setup->id->qp)
 		rdma_destroy_qp(setup->id);
@@ -578,7 +602,7 @@ void connection_notify_all(struct program *program, enum notification notificati
 {
 	struct connection *connection;
 
-	TAILQ_FOREACH (connection, &program->connections, link)
+	for (connection = program->connections.first; connection; connection = connection->next)
 		connection_notify(connection, notification);
 }
 

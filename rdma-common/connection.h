@@ -11,7 +11,6 @@
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "../rdma-common.h"
 
@@ -41,7 +40,7 @@ struct connection {
 	bool withdrawn;         /* the peer's withdrawal caused setup_error */
 	struct counters after;  /* counters of the port at the end; valid after connection_join() */
 	struct failure outcome; /* how the session ended; valid after connection_join() */
-	TAILQ_ENTRY(connection) link;
+	struct connection *previous, *next; /* in program->connections */
 };
 
 /*

@@ -14,12 +14,42 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "clock.h"
+
+/* ---- Functions and constants of Linux that musl lacks ---- */
+
+#ifndef STATX_BASIC_STATS /* musl before 1.2.5 */
+#include <linux/stat.h>
+
+static int statx(int folder, const char *name, int flags, unsigned int mask, struct statx *about)
+{
+	return (int)syscall(SYS_statx, folder, name, flags, mask, about);
+}
+#endif
+
+#ifndef STATX_ATTR_MOUNT_ROOT /* musl 1.2.5, which has the rest of statx(2) */
+#define STATX_ATTR_IMMUTABLE  0x10
+#define STATX_ATTR_APPEND     0x20
+#define STATX_ATTR_MOUNT_ROOT 0x2000
+#endif
+
+#ifndef RENAME_NOREPLACE /* musl before 1.2.5 */
+#include <linux/fs.h>
+
+static int renameat2(int folder, const char *from, int to_folder, const char *to,
+		     unsigned int flags)
+{
+	return (int)syscall(SYS_renameat2, folder, from, to_folder, to, flags);
+}
+#endif
+
+/* ---- Limits ---- */
 
 /* Maximum time, in milliseconds, until a wait for a reader notices a cancellation. */
 #define PATIENCE_MILLISECONDS 50

@@ -21,7 +21,6 @@ void program_init(struct program *program, const struct options *options)
 	console_init(&program->console, options->json);
 	program->log = (struct log){ .console = &program->console, .options = options };
 	process_init(&program->process, &program->console);
-	TAILQ_INIT(&program->connections);
 }
 
 enum status program_open(struct program *program)
@@ -35,7 +34,9 @@ enum status program_open(struct program *program)
 	if (status != STATUS_SUCCESS)
 		return status;
 	program->regions.budget = memory_budget();
+#ifdef M_ARENA_MAX
 	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little for arenas of their own */
+#endif
 	program->processors = usable_processors();
 	return STATUS_SUCCESS;
 }

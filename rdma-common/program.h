@@ -9,7 +9,6 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "console.h"
 #include "log.h"
@@ -36,7 +35,9 @@ struct program {
 	struct region_account regions;
 	unsigned int processors; /* number of processors that the threads may use */
 	unsigned int created;    /* number of connections created so far */
-	TAILQ_HEAD(all_connections, connection) connections;
+	struct {
+		struct connection *first, *last; /* linked in the order of their creation */
+	} connections;
 };
 
 /* Initialize `program`; program_end() ends it. `options` must outlive it. */

@@ -268,7 +268,7 @@ static struct sum add_up(const struct program *program)
 	int64_t started = INT64_MAX, completed = 0;
 	struct sum sum = { 0 };
 
-	TAILQ_FOREACH (connection, &program->connections, link) {
+	for (connection = program->connections.first; connection; connection = connection->next) {
 		const struct session *session = connection_session(connection);
 		const struct measurement *measurement = &session->measurement;
 		double rate = rate_of(connection);

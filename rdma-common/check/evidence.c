@@ -77,10 +77,33 @@ void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t num
 	snprintf(evidence->facts[fact], sizeof(evidence->facts[fact]), "%" PRIu64, number);
 }
 
+/* The errors that rules name, and others that sending or finding a route gives. */
+static const struct {
+	int error;
+	const char *name;
+} error_names[] = {
+#define ERROR(name)         \
+	{                   \
+		name, #name \
+	}
+	ERROR(EACCES),    ERROR(EADDRNOTAVAIL), ERROR(EAGAIN),    ERROR(ECONNREFUSED),
+	ERROR(EHOSTDOWN), ERROR(EHOSTUNREACH),  ERROR(EINVAL),    ERROR(EMSGSIZE),
+	ERROR(ENETDOWN),  ERROR(ENETUNREACH),   ERROR(ENOBUFS),   ERROR(ENODEV),
+	ERROR(ENOMEM),    ERROR(EPERM),         ERROR(ETIMEDOUT),
+#undef ERROR
+};
+
 void evidence_set_error(struct evidence *evidence, enum fact fact, int error)
 {
+	char text[32];
+
+	snprintf(text, sizeof(text), "errno %d", error);
+	for (size_t i = 0; i < sizeof(error_names) / sizeof(error_names[0]); i++) {
+		if (error_names[i].error == error)
+			snprintf(text, sizeof(text), "%s", error_names[i].name);
+	}
 	if (error)
-		evidence_set(evidence, fact, strerrorname_np(error));
+		evidence_set(evidence, fact, text);
 }
 
 static bool is_known(const struct evidence *evidence, enum fact fact)

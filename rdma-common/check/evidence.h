@@ -81,7 +81,10 @@ bool evidence_is(const struct evidence *evidence, enum fact fact, const char *te
 void evidence_set(struct evidence *evidence, enum fact fact, const char *text);
 void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t number);
 
-/* Set a fact to the name of an errno value; leave it unchanged if `error` is 0. */
+/*
+ * Set a fact to the name of an errno value, for example EPERM, or to its number, for example "errno
+ * 71". Leave it unchanged if `error` is 0. (Not every libc has strerrorname_np(3).)
+ */
 void evidence_set_error(struct evidence *evidence, enum fact fact, int error);
 
 /* Addresses and type of service of a connection. */

@@ -3,6 +3,7 @@
  * Tests of the rules that name a cause. Facts recorded between two hosts select their rule, but not
  * if one of the facts in its condition is missing.
  */
+#include <errno.h>
 #include <json-c/json.h>
 
 #include "rdma-common/check/reach.h"
@@ -265,6 +266,30 @@ TEST(a_finding_has_the_facts_and_at_most_three_causes)
 	assert_true(json_object_object_get_ex(finding, "causes", &value));
 	assert_int_equal(json_object_array_length(value), 0);
 	json_object_put(finding);
+}
+
+/* The conditions of the rules and the rows above contain names of errors. */
+TEST(error_has_its_name_or_its_number)
+{
+	static const struct {
+		int error;
+		const char *text;
+	} errors[] = { { EADDRNOTAVAIL, "EADDRNOTAVAIL" },
+		       { EAGAIN, "EAGAIN" },
+		       { EPERM, "EPERM" },
+		       { ENODEV, "ENODEV" },
+		       { ENETUNREACH, "ENETUNREACH" },
+		       { EHOSTUNREACH, "EHOSTUNREACH" },
+		       { EPROTO, "errno 71" } };
+
+	for (size_t i = 0; i < ENTRIES(errors); i++) {
+		struct evidence evidence = { 0 };
+
+		evidence_set_error(&evidence, FACT_error, 0);
+		assert_true(evidence_is(&evidence, FACT_error, ""));
+		evidence_set_error(&evidence, FACT_error, errors[i].error);
+		assert_true(evidence_is(&evidence, FACT_error, errors[i].text));
+	}
 }
 
 /*
