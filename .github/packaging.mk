@@ -79,6 +79,8 @@ CHANGES = sed -n '/^\#\# $(VERSION)/,/^\#\# /{ s/^- /* /p; s/^  //p; }' .github/
 # These recipes fail if any command of a pipe fails.
 deb rpm: SHELL = bash
 deb rpm: .SHELLFLAGS = -o pipefail -c
+# Write the source files to a tar archive, as they are now. A package is built from a copy, with flags of its own.
+PACK = tar --exclude-vcs --exclude=./build $(PROGRAMS:%=--exclude=./%)
 STRIP ?= strip
 DEB_TREE = build/deb/tree
 DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
@@ -100,14 +102,18 @@ Description: verify one-sided RDMA between two hosts
  one-sided operations, and verify on both sides that every byte arrived.
 endef
 
+# The flags are Debian's; variables on the command line of make replace them.
 deb: ## build a Debian package in build/; MAINTAINER='Name <address>'
 deb: export CONTROL = $(DEB_CONTROL)
 deb: export AUTHOR = $(MAINTAINER)
 deb:
 	tests/setup build package
 	rm -rf build/deb build/*.deb
-	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr PROGRAM_COMMIT= ZSH_FOLDER=vendor-completions
-	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
+	mkdir -p build/deb/source build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
+	$(PACK) -c . | tar -x -C build/deb/source
+	flags=$$(cd build/deb/source && DEB_BUILD_MAINT_OPTIONS=hardening=+all dpkg-buildflags --export=sh) && eval "$$flags" && \
+		$(MAKE) --no-print-directory -C build/deb/source -j "$$(nproc)" install DESTDIR='$(CURDIR)/$(DEB_TREE)' PREFIX=/usr \
+			PROGRAM_COMMIT= ZSH_FOLDER=vendor-completions
 	echo "$$CONTROL" >build/deb/debian/control
 	{ printf 'rdma-pair ($(VERSION)) unstable; urgency=medium\n\n' && \
 		{ $(CHANGES); } | fold -s -w 74 | sed 's/ *$$//; /^\* /!s/^/  /; s/^/  /' && \
@@ -123,16 +129,14 @@ deb:
 	cd $(DEB_TREE) && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) dpkg-deb --root-owner-group --build $(DEB_TREE) build
 
-# rpmbuild compiles the files as they are now, in a folder of its own. On Debian, whose packages rpm does not know, do
-# not check BuildRequires.
+# On Debian, whose packages rpm does not know, do not check BuildRequires.
 rpm: ## build an RPM package in build/; MAINTAINER='Name <address>'
 rpm: export AUTHOR = $(MAINTAINER)
 rpm:
 	command -v rpmbuild >/dev/null || tests/setup build rpm
 	rm -rf build/rpm build/*.rpm
 	mkdir -p build/rpm
-	tar -czf build/rpm/rdma-pair-$(VERSION).tar.gz --exclude-vcs --exclude=./build $(PROGRAMS:%=--exclude=./%) \
-		--transform 's|^\.|rdma-pair-$(VERSION)|' .
+	$(PACK) --transform 's|^\.|rdma-pair-$(VERSION)|' -czf build/rpm/rdma-pair-$(VERSION).tar.gz .
 	{ sed 's/@VERSION@/$(VERSION)/' .github/rdma-pair.spec && \
 		printf '* %s %s - $(VERSION)-1\n' "$$(LC_ALL=C date -u -d @$(SOURCE_DATE_EPOCH) '+%a %b %d %Y')" "$$AUTHOR" && \
 		{ $(CHANGES); } | sed 's/%/%%/g; s/^\* /- /; t; s/^/  /'; \
