@@ -110,11 +110,15 @@ struct json_object *json_begin(const char *kind)
 	return object;
 }
 
+const char *json_line(struct json_object *object)
+{
+	return json_object_to_json_string_ext(object, JSON_C_TO_STRING_SPACED |
+							      JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
 void print_json(struct console *console, struct json_object *object)
 {
-	print_result(console, "%s",
-		     json_object_to_json_string_ext(
-			     object, JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE));
+	print_result(console, "%s", json_line(object));
 	json_object_put(object);
 }
 

@@ -61,6 +61,9 @@ void json_add_peer(struct json_object *object, const char *address, const char *
  */
 void json_add_status(struct json_object *object, enum status status, int signal_number);
 
+/* Return an object as a line without its newline. The object owns the text. */
+const char *json_line(struct json_object *object);
+
 /* Print an object as a line on standard output, and free it. */
 void print_json(struct console *console, struct json_object *object);
 

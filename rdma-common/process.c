@@ -105,20 +105,32 @@ static void set_handler(const sigset_t *signals, void (*handler)(int))
 	}
 }
 
+/* The function of process_before_end(). Static, because a handler uses it. */
+static void (*volatile before_end)(int signal_number);
+
 /*
- * End process 1 of a PID namespace, such as a container's, with the status that a shell shows for
- * the signal: the kernel denies the default action to process 1 (pid_namespaces(7)).
- * Async-signal-safe.
+ * End the process by the signal. End process 1 of a PID namespace, such as a container's, with the
+ * status that a shell shows for the signal: the kernel denies the default action to process 1
+ * (pid_namespaces(7)). Async-signal-safe.
  */
-static void exit_by_signal(int signal_number)
+static void end_by_signal(int signal_number)
 {
-	_exit(128 + signal_number);
+	sigset_t signals;
+
+	if (before_end)
+		before_end(signal_number);
+	if (getpid() == 1)
+		_exit(128 + signal_number);
+	sigemptyset(&signals);
+	sigaddset(&signals, signal_number);
+	set_handler(&signals, SIG_DFL);
+	kill(getpid(), signal_number); /* it ends the process when this handler returns */
 }
 
 /* Let these signals end the process at once while they are not blocked. */
 static void end_at_once(const sigset_t *signals)
 {
-	set_handler(signals, getpid() == 1 ? exit_by_signal : SIG_DFL);
+	set_handler(signals, getpid() == 1 || before_end ? end_by_signal : SIG_DFL);
 }
 
 /*
@@ -420,6 +432,14 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 }
 
 /* ---- Signals ---- */
+
+void process_before_end(void (*function)(int signal_number))
+{
+	const sigset_t signals = ending_signals();
+
+	before_end = function;
+	end_at_once(&signals);
+}
 
 void change_ending_signals(int how)
 {

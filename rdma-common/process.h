@@ -151,6 +151,12 @@ int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *paramete
 			 unsigned int seconds);
 
 /*
+ * Call `function` with the number of the signal when an ending signal ends the process at once. It
+ * must be async-signal-safe (signal-safety(7)).
+ */
+void process_before_end(void (*function)(int signal_number));
+
+/*
  * With SIG_UNBLOCK, let the ending signals end the process at once during a call that they cannot
  * interrupt; with SIG_BLOCK, block them again.
  */

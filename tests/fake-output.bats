@@ -54,6 +54,21 @@ load fake
 	END
 }
 
+@test "a signal that ends --check --json at once while it resolves leaves one object, with the findings and the status" {
+	local interrupted='"error": "interrupted before the session was complete" }'
+	outcomes <<-END
+	check -J 192.0.2.1	143	signal:getaddrinfo:1:15	> "status": 143, $interrupted	!> "name"
+	check -J 192.0.2.1 20000	130	signal:rdma_resolve_addr:1:2	> "name": *"status": 130, $interrupted	!> "kind"*"kind"
+	check -J 192.0.2.1	129	signal:rdma_resolve_route:1:1	> "address": *"status": 129, $interrupted
+	check -J 192.0.2.1 20000	143	addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> "status": 143, $interrupted	!> "kind"*"kind"
+	END
+	unread # no reader can delay the end
+	head -c 4096 /dev/zero >&"$unread"
+	status=0
+	FAKE_VERBS=signal:getaddrinfo:1:15 timeout "$LIMIT" "$programs/rdma-client" --check -J 192.0.2.1 >"$pipe" || status=$?
+	[ "$status" -eq 143 ]
+}
+
 # The kernel does not deliver a signal to process 1 if its action is the default one (pid_namespaces(7)). The rows
 # first run in an ordinary process: the statuses must be the same.
 @test "a signal ends process 1 of a container with the same exit status as an ordinary process" {

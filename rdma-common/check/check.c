@@ -31,6 +31,8 @@ void check_init(struct check *check, const struct options *options, const struct
 	check->process = process;
 	findings_init(&check->findings, process->console, options->json);
 	json_add_peer(check->findings.all, options->address, options->port);
+	if (options->json)
+		findings_hold(&check->findings);
 	check->devices.findings = &check->findings;
 	check->path.options = options;
 	check->path.findings = &check->findings;
@@ -284,6 +286,7 @@ enum status check_finish(struct check *check, enum status status)
 	json_add_status(findings, status, check->process->signal_number);
 	json_add_text(findings, "error", cause_of(check, status));
 	if (check->options->json) {
+		findings_release(&check->findings);
 		print_json(check->process->console, findings);
 	} else {
 		if (check->options->port)

@@ -16,6 +16,7 @@
 struct findings {
 	struct console *console;
 	bool json;                   /* print no lines */
+	bool held;                   /* findings_hold() was called */
 	struct json_object *all;     /* object with an array for each step */
 	struct json_object *latest;  /* the latest finding, in an array of `all` */
 	struct strbuf found, advice; /* texts of the next finding, until findings_report() */
@@ -24,6 +25,13 @@ struct findings {
 
 /* Initialize `findings`. The caller frees findings->all. */
 void findings_init(struct findings *findings, struct console *console, bool json);
+
+/*
+ * From now on, a signal that ends the process at once first prints findings->all with its status.
+ * findings_release() ends this; the caller then prints findings->all itself.
+ */
+void findings_hold(struct findings *findings);
+void findings_release(struct findings *findings);
 
 /*
  * Report findings->found and findings->advice for a step, and clear both. Set findings->latest to
