@@ -180,6 +180,17 @@ static bool belongs_to(const struct row *row, enum role role)
 	return row->programs & (role == ROLE_CLIENT ? CLIENT : SERVER);
 }
 
+_Static_assert(ROWS <= 64, "options.given must have a bit for each row");
+
+bool is_given(const struct options *options, size_t offset)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		if (options->given >> i & 1 && rows[i].field == offset)
+			return true;
+	}
+	return false;
+}
+
 /* Return getopt_long(3)'s value for an option: its letter, or a number above all characters. */
 static int value_of(const struct row *row)
 {
@@ -358,7 +369,7 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	struct option names[ROWS + 1] = { 0 };
 	char letters[2 * ROWS + 1] = { 0 };
 	bool of_sessions = false; /* an option was given that --check does not accept */
-	bool timed = false;       /* --duration was given */
+	bool timed;
 	int value;
 
 	list_options(options->role, names, letters);
@@ -372,8 +383,9 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 		if (parsed != PARSED_RUN)
 			return parsed;
 		of_sessions |= !(row->programs & CHECK);
-		timed |= row->field == AT(duration_seconds) && row->kind == TIME;
+		options->given |= UINT64_C(1) << (row - rows);
 	}
+	timed = OPTION_GIVEN(options, duration_seconds);
 	if (options->check && of_sessions)
 		return usage_error(
 			"--check accepts only --bind, --connections, --duration, --json, "
@@ -434,9 +446,11 @@ enum parsed check_options(const struct options *options)
 	if (payloads && !sends_payload(options->role, options->operation, options->one_way))
 		return usage_error("with --one-way and read, this side sends no payload: omit "
 				   "--message, --file and --size");
-	if (options->output &&
+	if ((options->output || OPTION_GIVEN(options, maximum_payload)) &&
 	    !sends_payload(other_role(options->role), options->operation, options->one_way))
 		return usage_error("with --one-way and write, this side receives no payload: "
-				   "omit --output");
+				   "omit --output and --max-size");
+	if (options->one_off && OPTION_GIVEN(options, maximum_sessions))
+		return usage_error("--one-off serves one session at a time: omit --max-sessions");
 	return PARSED_RUN;
 }

@@ -83,7 +83,12 @@ struct options {
 	const char *bind; /* local address to connect from or to listen on. NULL means any. */
 	unsigned int tos; /* IPv4's TOS byte, or the traffic class of IPv6 and of a GRH */
 	const char *port; /* decimal number, or NULL. A server without one takes a free port. */
+	uint64_t given;   /* a bit for each option on the command line (is_given()) */
 };
+
+/* Return true if the command line has the option that sets the field at this offset. */
+bool is_given(const struct options *options, size_t offset);
+#define OPTION_GIVEN(options, field) is_given(options, offsetof(struct options, field))
 
 /* Minimum size, in bytes, of a text payload, and the size of the tutorial programs' payload. */
 #define DEFAULT_PAYLOAD 1024

@@ -34,8 +34,12 @@ usage_error() {
 	usage_error '--check takes no argument, ADDRESS, or ADDRESS and PORT' rdma-client --check read 192.0.2.1 1
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --tos 0
-	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --min-rate 1G 192.0.2.1
-	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --connections 2
+	for option in "--min-rate 1G" "--connections 2" "--duration 1" "--duration 0"; do
+		# shellcheck disable=SC2086 # two words
+		for words in "" 192.0.2.1; do
+			usage_error '--duration, --min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check $option $words
+		done
+	done
 	usage_error '--min-rate needs a measured rate: omit --duration 0' rdma-client --check --min-rate 1G --duration 0 192.0.2.1 1
 	usage_error 'ADDRESS is empty' rdma-client --check ''
 	usage_error 'ADDRESS is empty' rdma-client read '' 1
@@ -108,6 +112,11 @@ without_input() {
 		rdma-client --connections 2 -f "$BATS_TEST_TMPDIR/fifo" read 192.0.2.1 1
 	usage_error "--connections and --output exclude each other: each session would store its payload in 'x'" \
 		rdma-client --connections 2 -o x read 192.0.2.1 1
+	for size in 1G 1; do # 1G is the default
+		usage_error "with --one-way and write, this side receives no payload: omit --output and --max-size" \
+			rdma-client --one-way --max-size "$size" write 192.0.2.1 1
+	done
+	usage_error "--one-off serves one session at a time: omit --max-sessions" rdma-server -1 --max-sessions 1024 read
 	usage_error "both need standard output: give --output a file" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 }

@@ -235,7 +235,8 @@ static void set_field(struct options *options, const struct given *row, const ch
 		*(const char **)place = argument;
 }
 
-/* Check that only this field changes, and that a program without the option rejects it. */
+/* Check that only this field changes and counts as given, and that a program without the option
+ * rejects it. */
 static void assert_given(const struct given *row, const char *option, const char *argument,
 			 uint64_t value)
 {
@@ -251,6 +252,8 @@ static void assert_given(const struct given *row, const char *option, const char
 			expected.duration_seconds = 1;
 		assert_parsed(&options, option, argument, has ? PARSED_RUN : PARSED_FAILED,
 			      has ? NULL : "--help'.\n");
+		assert_int_equal(is_given(&options, row->field), has);
+		expected.given = options.given;
 		assert_memory_equal(&options, &expected, sizeof(options));
 	}
 }
@@ -427,7 +430,7 @@ TEST(conflicting_options_are_rejected_with_a_reason)
 		{ { .output = "-", .json = true }, "--json and --output - both need" },
 		{ { .one_way = true, .pattern_size = 1 }, "this side sends no payload: omit --message, --file and --size" },
 		{ { .one_way = true, WRITES, .pattern_size = 1 }, NULL },
-		{ { .one_way = true, WRITES, .output = "file" }, "this side receives no payload: omit --output" },
+		{ { .one_way = true, WRITES, .output = "file" }, "this side receives no payload: omit --output and --max-size" },
 		{ { .one_way = true, .output = "file" }, NULL },
 		{ { WRITES, .file = "fifo", .iterations = 2 }, one_pass },
 		{ { .file = "fifo", .iterations = 2 }, NULL },
