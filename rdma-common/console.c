@@ -45,8 +45,28 @@ static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 	return size > 0;
 }
 
-/* Write `text`; this may block. On error set outlet->failed and drop the rest, as stdio(3) does. */
-static void write_text(struct outlet *outlet, const char *text)
+/*
+ * Record that a write has failed. If it is the first one, warn at once, unless that would block.
+ * Without a reader of the warning, flush_output() reports the failure.
+ */
+static void write_failed(struct outlet *outlet, int error)
+{
+	struct pollfd ready = { .fd = outlet->notices, .events = POLLOUT };
+
+	if (!atomic_exchange(&outlet->failed, true) && outlet->notices >= 0 &&
+	    poll(&ready, 1, 0) == 1 &&
+	    dprintf(outlet->notices,
+		    "%s: cannot write to standard output: %s; lines are lost until this is "
+		    "mended\n",
+		    program_invocation_short_name, strerror(error)) > 0)
+		atomic_store(&outlet->console->warned, true);
+}
+
+/*
+ * Write `text`; this may block. On error drop the rest, as stdio(3) does, and return false. Set
+ * outlet->torn if only a part was written.
+ */
+static bool write_bytes(struct outlet *outlet, const char *text)
 {
 	struct pollfd ready = { .fd = outlet->descriptor, .events = POLLOUT };
 	size_t size = strlen(text);
@@ -57,13 +77,22 @@ static void write_text(struct outlet *outlet, const char *text)
 		if (count >= 0) {
 			text += count;
 			size -= (size_t)count;
+			outlet->torn = size > 0;
 		} else if (errno == EAGAIN) { /* the descriptor was opened with O_NONBLOCK */
 			poll(&ready, 1, -1);
 		} else if (errno != EINTR) {
-			atomic_store(&outlet->failed, true);
-			return;
+			write_failed(outlet, errno);
+			return false;
 		}
 	}
+	return true;
+}
+
+/* Write `text`. End a torn line first: if that fails, drop `text`, which would be glued to it. */
+static void write_text(struct outlet *outlet, const char *text)
+{
+	if (!outlet->torn || write_bytes(outlet, "\n"))
+		write_bytes(outlet, text);
 }
 
 /*
@@ -128,8 +157,11 @@ static bool is_same_file(int one, int other)
 	       about_one.st_dev == about_other.st_dev && about_one.st_ino == about_other.st_ino;
 }
 
-/* Add an outlet and start its thread. Return 0 or an errno value. */
-static int start_outlet(struct console *console, int descriptor)
+/*
+ * Add an outlet and start its thread. `notices` is the descriptor for a warning; -1: none. Return 0
+ * or an errno value.
+ */
+static int start_outlet(struct console *console, int descriptor, int notices)
 {
 	struct outlet *outlet = &console->outlets[console->count];
 	int ends[2], error;
@@ -138,9 +170,11 @@ static int start_outlet(struct console *console, int descriptor)
 		return errno;
 	/* on failure the pipe keeps its size, which is small if the user has many pipes */
 	fcntl(ends[1], F_SETPIPE_SZ, (int)(CONSOLE_CAPACITY * sizeof(struct line)));
-	*outlet = (struct outlet){
-		.console = console, .descriptor = descriptor, .exit = ends[0], .entrance = ends[1]
-	};
+	*outlet = (struct outlet){ .console = console,
+				   .descriptor = descriptor,
+				   .notices = notices,
+				   .exit = ends[0],
+				   .entrance = ends[1] };
 	error = start_thread(&outlet->thread, run_outlet, outlet);
 	if (error) {
 		close(ends[0]);
@@ -163,12 +197,13 @@ void console_init(struct console *console, bool json)
 int console_open(struct console *console, int output, int error)
 {
 	int result;
-	bool failed;
+	bool failed, same;
 
 	console->ended = eventfd(0, EFD_CLOEXEC);
-	result = console->ended < 0 ? errno : start_outlet(console, output);
-	if (!result && !is_same_file(output, error))
-		result = start_outlet(console, error);
+	same = is_same_file(output, error);
+	result = console->ended < 0 ? errno : start_outlet(console, output, same ? -1 : error);
+	if (!result && !same)
+		result = start_outlet(console, error, -1);
 	if (result)
 		console_close(console, &failed);
 	return result;

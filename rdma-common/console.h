@@ -2,7 +2,8 @@
 /*
  * Print lines without waiting for an output, such as a pager, a stopped terminal or a slow disk.
  * Each output has a pipe and a thread that empties it. If the pipe is full, lines are dropped; the
- * next line that fits is preceded by their number.
+ * next line that fits is preceded by their number. If a write fails, the rest of the line is lost,
+ * and the next line begins a new one. The first failure of standard output is reported at once.
  *
  * The pipe carries pointers to lines. The kernel writes each one whole and in order, so no line is
  * torn and no lock is needed. The order between the streams is kept only if both are one file.
@@ -37,6 +38,8 @@ struct outlet {
 	pthread_t thread;
 	atomic_uint lost;   /* dropped lines, which the next line that fits reports */
 	atomic_bool failed; /* write(2) has failed at least once */
+	int notices;        /* descriptor for a warning about that; -1: none */
+	bool torn; /* the last line has no end, because a write failed; only the thread uses this */
 	bool drawn; /* the cursor is at the end of a progress text; only the thread uses this */
 };
 
@@ -52,6 +55,7 @@ struct console {
 	atomic_uint running;     /* number of running threads */
 	int ended;               /* eventfd(2): readable after the last thread has ended */
 	atomic_ullong unwritten; /* lines neither written nor reported as dropped */
+	atomic_bool warned;      /* a failure of standard output was reported */
 };
 
 /* Initialize `console` without threads. */

@@ -89,7 +89,7 @@ enum status flush_output(const struct log *log, struct process *process)
 	/* a warning would block if standard error is full, too */
 	if (poll(&ready, 1, 0) == 0)
 		return STATUS_LOCAL_FAILURE;
-	if (failed)
+	if (failed && !atomic_load(&log->console->warned))
 		print_warning(log->console, "cannot write to standard output: check for a full "
 					    "disk, or a reader that has exited");
 	if (left)

@@ -30,7 +30,7 @@ static struct {
 	int descriptors[STREAMS]; /* descriptors of the outputs */
 	atomic_bool held;         /* the next write() waits for `go` */
 	sem_t reached, go;        /* posted by a write() that waits; posted to end its wait */
-	int error;                /* errno of the next write(); 0: success */
+	int errors[3];            /* errno of the next writes; 0: success */
 	size_t most;              /* maximum bytes of a write(); 0: no limit */
 } writes;
 
@@ -42,8 +42,9 @@ ssize_t write(int descriptor, const void *from, size_t size)
 		sem_post(&writes.reached);
 		sem_wait(&writes.go);
 	}
-	errno = writes.error;
-	writes.error = 0;
+	errno = writes.errors[0];
+	memmove(writes.errors, writes.errors + 1, sizeof(writes.errors) - sizeof(writes.errors[0]));
+	writes.errors[2] = 0;
 	if (errno)
 		return -1;
 	if (writes.most && size > writes.most)
@@ -366,13 +367,38 @@ TEST(missing_reader_is_an_error_only_on_standard_output)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		reset(NULL);
 		start_on_pipes();
-		writes.error = cases[i].error;
+		writes.errors[0] = cases[i].error;
 		print(cases[i].stream, "gone");
 		print(cases[i].stream, "here again");
 		assert_reads(readers[cases[i].stream], cases[i].text);
 		stop_console();
 		assert_int_equal(failed, cases[i].failed);
 	}
+}
+
+/* A disk is full for a moment: the first write takes 5 bytes, the next two fail. */
+TEST(torn_line_is_ended_before_the_next_one_and_reported_once)
+{
+	static const char warning[] =
+		": cannot write to standard output: No space left on device; lines are lost until "
+		"this is mended\n";
+	const char *text;
+
+	console->json = true;
+	start_on_pipes();
+	writes.most = 5;
+	writes.errors[1] = writes.errors[2] = ENOSPC;
+	print(STREAM_OUTPUT, "torn");
+	print(STREAM_OUTPUT, "lost");
+	print(STREAM_OUTPUT, "whole");
+	assert_reads(readers[STREAM_OUTPUT], "> tor\n> whole\n");
+	text = read_until(readers[STREAM_ERROR], warning);
+	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+	print(STREAM_ERROR, "end");
+	assert_reads(readers[STREAM_ERROR], "> end\n");
+	stop_console();
+	assert_true(failed);
+	assert_true(console->warned);
 }
 
 /* ---- The end ---- */
