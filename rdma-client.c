@@ -128,6 +128,7 @@ static bool has_zero_guid(const struct client *client, struct connection *connec
 static void start_resolving(const struct client *client, struct connection *connection)
 {
 	struct sockaddr *source = choose_source(client->sources, client->address);
+	int error;
 
 	if (client->sources && !source) {
 		connection_fail(connection, STATUS_UNRESOLVED,
@@ -143,17 +144,21 @@ static void start_resolving(const struct client *client, struct connection *conn
 	if (!resolve_address(connection->setup.id, source, client->address->ai_addr,
 			     connection->deadline))
 		return;
-	if (errno == ETIME)
+	error = errno;
+	if (error == ETIME)
 		resolution_timed_out(connection);
+	else if (no_port_is_free(error))
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"cannot resolve the address: " NO_PORT_REASON "; " NO_PORT_ADVICE);
 	else if (source)
 		connection_fail(
 			connection, STATUS_UNRESOLVED,
 			"cannot resolve ADDRESS with --bind '%s' as the source: %s; give an "
 			"address of this host ('ip address') whose network interface has an "
 			"RDMA device ('rdma link') and a route to ADDRESS",
-			ellipsize(client->options->bind).text, strerror(errno));
+			ellipsize(client->options->bind).text, strerror(error));
 	else
-		address_unresolved(client, connection, errno);
+		address_unresolved(client, connection, error);
 }
 
 static void address_failed(const struct client *client, struct connection *connection,

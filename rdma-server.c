@@ -171,12 +171,21 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	return server->listener_count > 0 ? 0 : -1;
 }
 
-static enum status explain_listening(struct server *server, int error)
+/* Explain why the server cannot listen on `port` (0: any) of the addresses. */
+static enum status explain_listening(struct server *server, uint64_t port, int error)
 {
 	const struct options *options = server->program.options;
+	bool exhausted = no_port_is_free(error);
 	struct strbuf reason = { 0 };
 
-	if (error == EADDRINUSE)
+	if (exhausted && port == 0)
+		strbuf_addf(&reason, NO_PORT_REASON "; " NO_PORT_ADVICE);
+	else if (exhausted && error == EADDRNOTAVAIL) /* is_port_taken() could not find out */
+		strbuf_addf(&reason,
+			    "%s; either the port is in use, or this host does not have the "
+			    "address: choose another --port, or see 'ip address'",
+			    strerror(error));
+	else if (error == EADDRINUSE)
 		strbuf_addf(&reason, "the port is in use; choose another --port");
 	else if (is_unusable(error) && server->unfound)
 		reason = guid_describe(server->unfound);
@@ -186,7 +195,8 @@ static enum status explain_listening(struct server *server, int error)
 						 "that has an RDMA device ('rdma link')"
 					       : "");
 	return process_fail(&server->program.process,
-			    is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE,
+			    is_unusable(error) && !exhausted ? STATUS_UNRESOLVED
+							     : STATUS_LOCAL_FAILURE,
 			    "cannot listen on %s%s%s: %s",
 			    ellipsize(options->bind ? options->bind : "all addresses").text,
 			    options->port ? " port " : ", any port",
@@ -208,7 +218,7 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 		stop_listening(server);
 	}
 	if (failed)
-		return explain_listening(server, errno);
+		return explain_listening(server, port, errno);
 	if (server->unfound)
 		print_warning(&server->program.console,
 			      "cannot listen on every address of --bind '%s': %s",

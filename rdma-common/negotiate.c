@@ -117,6 +117,24 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 								  : RESOLVE_MILLISECONDS);
 }
 
+static bool denies_port(int error)
+{
+	return error == EADDRNOTAVAIL || error == EADDRINUSE;
+}
+
+bool no_port_is_free(int error)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+	struct rdma_cm_id *id;
+	bool denied;
+
+	if (!denies_port(error) || rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return false;
+	denied = rdma_bind_addr(id, (struct sockaddr *)&any) && denies_port(errno);
+	rdma_destroy_id(id);
+	return denied;
+}
+
 const char *loopback_advice(const struct sockaddr *address)
 {
 	const struct sockaddr_in *ipv4 = (const void *)address;

@@ -122,6 +122,12 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 		    int64_t deadline);
 
 /*
+ * Return true if a call failed with `error` because every local port is in use: even the wildcard
+ * address gets no port then.
+ */
+bool no_port_is_free(int error);
+
+/*
  * Return advice for a loopback address that is not resolved or has no route; NULL for any other
  * address. Without --bind, Linux 6.1 resolves no loopback address, even if 'lo' has an RDMA device:
  * over RoCE the route fails with ENODEV, over iWARP the address with EINVAL. The string is static.

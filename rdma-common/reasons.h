@@ -41,6 +41,11 @@ const char *shortage_advice(int error);
  */
 const char *cgroup_advice(int error);
 
+/* Reason and advice if each port that the kernel may choose is in use. */
+#define NO_PORT_REASON "no local port is free (net.ipv4.ip_local_port_range)"
+#define NO_PORT_ADVICE \
+	"widen that range, or end programs that use its ports ('rdma resource show cm_id')"
+
 /* Advice if the kernel has no RDMA device. */
 #define NO_DEVICE_ADVICE                                                                       \
 	"load the modules of the adapter's driver ('rdma link' lists the devices), or create " \

@@ -199,16 +199,17 @@ node_guid() {
 	for errno in 99 97 19; do
 		outcomes <<-END
 		one-off	0	fail:rdma_bind_addr:2+:$errno	rdma_listen=1
-		one-off	3	fail:rdma_bind_addr:1+:$errno	give --bind an address of a network interface
 		one-off -B name -p 4000	0	$several fail:rdma_bind_addr:3+:$errno	rdma_listen=2
-		server -B name	3	$several fail:rdma_bind_addr:1+:$errno	on name, any port: 
+		server -B 192.0.2.3	3	fail:rdma_bind_addr:1:$errno	on 192.0.2.3, any port: 	give --bind an address of a network interface
 		END
 	done
 	outcomes <<-END
+	one-off	3	fail:rdma_bind_addr:1+:97	give --bind an address of a network interface
+	server -B name	3	$several fail:rdma_bind_addr:1+:19	on name, any port: 
 	one-off	0	read	rdma_listen=2
 	one-off	0	fail:rdma_bind_addr:2:98	rdma_listen=3
 	one-off	0	fail:rdma_bind_addr:2:99	rdma_listen=3
-	server	1	fail:rdma_bind_addr:1+:98	$taken	rdma_bind_addr=20
+	server	1	fail:rdma_bind_addr:1+:98	no local port is free	rdma_bind_addr=21
 	server -p 20000	1	fail:rdma_bind_addr:2:98	port 20000: $taken
 	one-off -B name	0	$several	rdma_listen=3
 	one-off -B name	0	$several fail:rdma_bind_addr:3:98	rdma_listen=5
@@ -220,6 +221,29 @@ node_guid() {
 	server -B name -p 4000	1	$several fail:rdma_bind_addr:3:98	cannot listen on name port 4000: $taken
 	server -B name -p 4000	1	$several fail:rdma_bind_addr:3:99	cannot listen on name port 4000: $taken
 	server -B name -p 4000	1	$several fail:rdma_listen:2:12	cannot listen on name port 4000: Cannot allocate memory
+	END
+}
+
+# The kernel chooses a port of net.ipv4.ip_local_port_range for each client, and for a server without --port.
+@test "if no local port is free, both programs and --check say so, and exit with 1 or 3" {
+	local errno none="no local port is free (net.ipv4.ip_local_port_range)"
+	local advice="widen that range, or end programs that use its ports ('rdma resource show cm_id')"
+	for errno in 99 98; do
+		outcomes <<-END
+		client	1	[iwarp] no-ports:$errno	cannot resolve the address: $none; $advice	0x check that the host is up
+		client -B 192.0.2.2	1	[iwarp] no-ports:$errno	cannot resolve the address: $none; $advice	0x address of this host
+		client --connections 2	1	no-ports:$errno	2x cannot resolve the address: $none; $advice
+		server	1	no-ports:$errno	cannot listen on all addresses, any port: $none; $advice	0x --bind
+		server -B 192.0.2.2	1	no-ports:$errno	cannot listen on 192.0.2.2, any port: $none; $advice	0x --bind
+		one-off -p 4000	0	no-ports:$errno
+		check	3	no-ports:$errno	> device      cannot find out which addresses of this host lead to an RDMA port: $none?  -> $advice	!> no address of this network namespace
+		check 192.0.2.1	3	[iwarp] no-ports:$errno	> address     not resolved: $none?  -> $advice	!> which is not an address of an RDMA device
+		END
+	done
+	# a given port is in use, or the address is missing: without a free port nothing shows which
+	outcomes <<-END
+	server -p 4000	1	no-ports:99 fail:rdma_bind_addr:1+:99	port 4000: Cannot assign requested address; either the port is in use, or this host does not have the address
+	server -p 4000	1	no-ports:98 fail:rdma_bind_addr:1+:98	port 4000: the port is in use; choose another --port
 	END
 }
 

@@ -323,6 +323,22 @@ seen_from_ports() {
 	within 5 "$start" client 3
 }
 
+# set_port_range FIRST LAST: let host b's kernel choose local ports of this range.
+set_port_range() {
+	lab run b sysctl -q -w "net.ipv4.ip_local_port_range=$1 $2"
+}
+
+@test "--connections 8 with four local ports: four sessions succeed, the other four report that no port is free" {
+	repair="set_port_range 32768 60999"
+	start_server write
+	set_port_range 50000 50003
+	client --connections 8 write 192.0.2.1 "$port"
+	expect 1
+	[ "$(grep -c "cannot resolve the address: no local port is free (net.ipv4.ip_local_port_range)" <<<"$stderr")" -eq 4 ]
+	[[ $output == *"4 of 8 sessions succeeded"* ]]
+	stop_server
+}
+
 @test "a server exits with 1 if its port is in use, and with 3 if --bind has an address of another host" {
 	local also
 	start_server write

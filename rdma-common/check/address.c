@@ -13,6 +13,7 @@
 #include "../guid.h"
 #include "../negotiate.h"
 #include "../process.h"
+#include "../reasons.h"
 #include "congestion.h"
 #include "reach.h"
 
@@ -164,6 +165,8 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	int64_t remaining;
 
 	evidence_set_error(path->evidence, FACT_error, error);
+	if (no_port_is_free(error))
+		return unresolved(path, "address", "", NO_PORT_REASON, NO_PORT_ADVICE);
 	if (error)
 		return unresolved(path, "address", "", reason_of(id, error),
 				  find_cause(path) ? "" : address_advice(path, id, error));

@@ -27,20 +27,22 @@
  * Add an address to `view` if the connection manager finds a device for it. The kernel finds one
  * only if this network namespace has the device's network interface (cma_acquire_dev_by_src_ip() of
  * its cma.c), whatever GIDs the device shows here. librdmacm finds only devices that it can open.
- * Return 0, or an errno value if no identifier can be created.
+ * Return 0, or an errno value if no identifier can be created; EADDRNOTAVAIL: no port is free.
  */
 static int bind_address(struct host_view *view, const struct ifaddrs *one)
 {
 	struct host_address *found = &view->addresses[view->address_count];
 	struct rdma_cm_id *id;
+	int error = 0;
 
 	if (!one->ifa_addr ||
 	    (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
 		return 0;
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
 		return errno;
-	/* a loopback address is accepted, but leads to no device */
-	if (!rdma_bind_addr(id, one->ifa_addr) && id->verbs) {
+	if (rdma_bind_addr(id, one->ifa_addr))
+		error = no_port_is_free(errno) ? EADDRNOTAVAIL : 0;
+	else if (id->verbs) { /* a loopback address is accepted, but leads to no device */
 		*found = (struct host_address){ .verbs = id->verbs,
 						.port = id->port_num,
 						.gid = id->route.addr.addr.ibaddr.sgid };
@@ -53,7 +55,7 @@ static int bind_address(struct host_view *view, const struct ifaddrs *one)
 		view->address_count++;
 	}
 	rdma_destroy_id(id);
-	return 0;
+	return error;
 }
 
 /* Store all addresses of this namespace that lead to a device. Return 0 or an errno value. */
@@ -202,12 +204,15 @@ void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
 static bool report_unbound(struct devices *devices)
 {
 	const char *advice = descriptor_advice(devices->view_error);
+	bool exhausted = devices->view_error == EADDRNOTAVAIL;
 
-	if (!advice)
+	if (exhausted)
+		advice = NO_PORT_ADVICE;
+	else if (!advice)
 		advice = rdma_cm_advice();
 	strbuf_addf(&devices->findings->found,
 		    "cannot find out which addresses of this host lead to an RDMA port: %s",
-		    strerror(devices->view_error));
+		    exhausted ? NO_PORT_REASON : strerror(devices->view_error));
 	strbuf_addf(&devices->findings->advice, "%s", advice ? advice : "");
 	return findings_report(devices->findings, "device", false);
 }

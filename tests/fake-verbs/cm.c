@@ -531,6 +531,8 @@ int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 	if (error)
 		return leave(error);
 	set_address(&base->route.addr.src_storage, address);
+	if (*port_of(base) == 0 && scripted_text("no-ports"))
+		return leave((int)scripted_number("no-ports", 0));
 	if (*port_of(base) == 0)
 		*port_of(base) = htons(free_port());
 	if (is_bound(base))
@@ -641,6 +643,8 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	/* Linux 6.1 rejects loopback: over iWARP here, over RoCE in rdma_resolve_route(3) */
 	if (is_loopback(address) && is_iwarp())
 		error = EINVAL;
+	if (scripted_text("no-ports")) /* the kernel binds the id to a port first */
+		error = (int)scripted_number("no-ports", 0);
 	if (!error) {
 		id->leads_nowhere = is_loopback(address);
 		set_address(&base->route.addr.dst_storage, address);
