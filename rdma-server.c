@@ -461,7 +461,7 @@ static enum status run_server(struct server *server)
 	const struct options *options = server->program.options;
 	struct addrinfo *addresses;
 	/* resolve the name before program_open(): until then a signal ends the program at once */
-	enum status status = resolve_name(&server->program.process, "--bind", options->bind,
+	enum status status = resolve_name(&server->program.process, true, options->bind,
 					  options->port ? options->port : "0", &addresses);
 
 	if (status == STATUS_SUCCESS)

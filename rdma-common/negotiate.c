@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "interfaces.h"
 #include "memory.h"
 #include "reasons.h"
 
@@ -84,16 +85,20 @@ struct sockaddr *choose_source(const struct addrinfo *sources, const struct addr
 	return sources ? sources->ai_addr : NULL;
 }
 
-enum status resolve_name(struct process *process, const char *what, const char *name,
-			 const char *port, struct addrinfo **addresses)
+enum status resolve_name(struct process *process, bool own, const char *name, const char *port,
+			 struct addrinfo **addresses)
 {
 	int error = look_up_name(name, port, addresses);
+	const char *reason = lookup_error(error);
+	struct strbuf advice = { 0 };
 
 	if (!error)
 		return STATUS_SUCCESS;
-	return process_fail(process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s%s", what,
-			    ellipsize(name ? name : "any").text, lookup_error(error),
-			    error == EAI_NONAME ? "; " NAME_ADVICE : "");
+	if (name)
+		advice = name_advice(error, name, own);
+	return process_fail(process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s%s%s",
+			    own ? "--bind" : "the host name", ellipsize(name ? name : "any").text,
+			    reason, advice.length > 0 ? "; " : "", advice.text);
 }
 
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)

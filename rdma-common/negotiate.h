@@ -99,16 +99,13 @@ struct sockaddr *choose_source(const struct addrinfo *sources, const struct addr
  */
 const char *lookup_error(int error);
 
-/* Advice if a name is not known. */
-#define NAME_ADVICE "give an address, or add the name to /etc/hosts"
-
 /*
  * Resolve `name` (NULL: the wildcards of IPv4 and IPv6) and `port` (NULL: none) to `addresses`,
- * which the caller frees (freeaddrinfo(3)). Messages call the name `what`. On failure print and
- * record a message, and set `*addresses` to NULL.
+ * which the caller frees (freeaddrinfo(3)). `own`: the name is that of --bind, else the server's.
+ * On failure print and record a message, and set `*addresses` to NULL.
  */
-enum status resolve_name(struct process *process, const char *what, const char *name,
-			 const char *port, struct addrinfo **addresses);
+enum status resolve_name(struct process *process, bool own, const char *name, const char *port,
+			 struct addrinfo **addresses);
 
 /* Return the transport of a port: "InfiniBand", "RoCE" or "iWARP". The string is static. */
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);

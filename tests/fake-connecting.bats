@@ -285,6 +285,32 @@ node_guid() {
 	END
 }
 
+# The fake host has the interfaces eth9, with an address, and wg0, without one. pair.bats has the rows with a device.
+@test "a network interface, a port, brackets or a prefix in place of an address are named, with the right notation" {
+	local bind="cannot resolve --bind"
+	outcomes <<-END
+	client -B eth9	3	fail:getaddrinfo:2:1	$bind 'eth9': Temporary failure in name resolution; --bind takes an address; eth9 has 198.51.100.2
+	server -B eth9	3	fail:getaddrinfo:1:1	$bind 'eth9': Temporary failure in name resolution; --bind takes an address; eth9 has 198.51.100.2
+	server -B wg0	3	fail:getaddrinfo:1:1	; --bind takes an address; wg0 has none
+	server -B eth	3	fail:getaddrinfo:1:1	; give an address, or add the name to /etc/hosts
+	server -B eth99	3	fail:getaddrinfo:1:1	; give an address, or add the name to /etc/hosts
+	server -B 192.0.2.2:4700	3	fail:getaddrinfo:1:1	; --bind takes an address without a port: 192.0.2.2
+	server -B [fd00::2]:4700	3	fail:getaddrinfo:1:1	; --bind takes an address without a port: fd00::2
+	server -B [fd00::2]	3	fail:getaddrinfo:1:1	; omit the brackets: fd00::2
+	server -B 192.0.2.2/24	3	fail:getaddrinfo:1:1	; omit the length of the prefix: 192.0.2.2
+	server -B fe80::2%eth8	3	fail:getaddrinfo:1:1	; this host has no network interface 'eth8'
+	server -B fe80::2%eth9	3	fail:getaddrinfo:1:1	; give an address, or add the name to /etc/hosts
+	server -B eth9	3	fail:getaddrinfo:1:24	$bind 'eth9': Too many open files	0x takes an address
+	check eth9	3	fail:getaddrinfo:1:1	> name        'eth9' not resolved: Temporary failure in name resolution?  -> eth9 is a network interface of this host: give an address or the name of the server's host
+	check host-a:4700	3	fail:getaddrinfo:1:1	>   -> give the port as the next argument: host-a 4700
+	check [fd00::1]:4700	3	fail:getaddrinfo:1:1	>   -> give the port as the next argument: fd00::1 4700
+	check [fd00::1] 4700	3	fail:getaddrinfo:1:1	>   -> omit the brackets: fd00::1
+	check fd00::1:	3	fail:getaddrinfo:1:1	>   -> give an address, or add the name to /etc/hosts
+	check host-a	3	fail:getaddrinfo:1:24	> Too many open files	!> ->
+	check -B eth9 192.0.2.1	3	fail:getaddrinfo:2:1	> cannot connect from 'eth9': Temporary failure in name resolution?  -> --bind takes an address; eth9 has 198.51.100.2
+	END
+}
+
 # Over RoCE the client's --tos applies to both sides; over iWARP the programs do not know the value.
 @test "over RoCE the client's --tos applies to both sides, and --json reports it; a failure is reported" {
 	outcomes <<-END

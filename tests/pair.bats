@@ -339,6 +339,19 @@ set_port_range() {
 	stop_server
 }
 
+@test "the name of an interface or a device in place of an address is named, with the addresses of the interface" {
+	local has='192\.0\.2\.[12], fd00::[12], fe80::[0-9a-f:]+%eth0$'
+	client -B eth0 write 192.0.2.1 4799
+	expect 3
+	[[ $stderr =~ "cannot resolve --bind 'eth0': "[A-Z].*"; --bind takes an address; eth0 has "$has ]]
+	on a "$PROGRAMS/rdma-server" -B rdma0
+	expect 3
+	[[ $stderr =~ "cannot resolve --bind 'rdma0': "[A-Z].*"; --bind takes an address; RDMA device rdma0 is on eth0, which has "$has ]]
+	client --check rdma0 4799
+	expect 3
+	[[ $output == *"  -> rdma0 is an RDMA device of this host: give an address or the name of the server's host"* ]]
+}
+
 @test "a server exits with 1 if its port is in use, and with 3 if --bind has an address of another host" {
 	local also
 	start_server write

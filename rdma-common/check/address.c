@@ -11,6 +11,7 @@
 
 #include "../clock.h"
 #include "../guid.h"
+#include "../interfaces.h"
 #include "../negotiate.h"
 #include "../process.h"
 #include "../reasons.h"
@@ -197,13 +198,11 @@ static bool can_send(const struct path *path)
 	       evidence_can_send(path->evidence, &path->flow);
 }
 
-static bool refuse_source(struct path *path, const char *reason)
+static bool refuse_source(struct path *path, const char *reason, const char *advice)
 {
 	strbuf_addf(&path->findings->found, "not resolved: cannot connect from '%s': %s",
 		    ellipsize(path->options->bind).text, reason);
-	strbuf_addf(&path->findings->advice,
-		    "give --bind an address of this host ('ip address') of the same family "
-		    "(IPv4 or IPv6) as the server's address");
+	strbuf_addf(&path->findings->advice, "%s", advice);
 	return findings_report(path->findings, "address", false);
 }
 
@@ -238,7 +237,9 @@ static bool check_address(struct path *path)
 	bool found;
 
 	if (path->sources && !path->flow.source)
-		return refuse_source(path, "its address family differs from the server's");
+		return refuse_source(path, "its address family differs from the server's",
+				     "give --bind an address of this host ('ip address') of the "
+				     "same family (IPv4 or IPv6) as the server's address");
 	if (has_unfound_device(path))
 		return false;
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
@@ -282,12 +283,14 @@ bool path_look_up(struct path *path)
 	if (error) {
 		strbuf_addf(&path->findings->found, "'%s' not resolved: %s",
 			    ellipsize(options->address).text, lookup_error(error));
-		strbuf_addf(&path->findings->advice, NAME_ADVICE);
+		strbuf_addf(&path->findings->advice, "%s",
+			    name_advice(error, options->address, false).text);
 		return findings_report(path->findings, "name", false);
 	}
 	path->untried = path->addresses;
 	error = options->bind ? look_up_name(options->bind, NULL, &path->sources) : 0;
-	return !error || refuse_source(path, lookup_error(error));
+	return !error || refuse_source(path, lookup_error(error),
+				       name_advice(error, options->bind, true).text);
 }
 
 bool path_find_next(struct path *path)

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+#include "interfaces.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <rdma/rdma_netlink.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "netlink.h"
+
+/* ---- The interfaces of this host ---- */
+
+static bool is_of(const struct ifaddrs *one, const char *interface)
+{
+	size_t length =
+		strcspn(one->ifa_name, ":"); /* an IPv4 address may have a label: "eth0:1" */
+
+	return length == strlen(interface) && !strncmp(one->ifa_name, interface, length);
+}
+
+static bool has_interface(const struct ifaddrs *all, const char *interface)
+{
+	while (all && !is_of(all, interface))
+		all = all->ifa_next;
+	return all;
+}
+
+/* Append the IP addresses of an interface: " has 192.0.2.2, fd00::2". */
+static void add_addresses(struct strbuf *text, const struct ifaddrs *all, const char *interface)
+{
+	char address[NI_MAXHOST];
+	const char *before = " has ";
+
+	for (; all; all = all->ifa_next) {
+		int family = all->ifa_addr ? all->ifa_addr->sa_family : AF_UNSPEC;
+		socklen_t size = family == AF_INET6 ? sizeof(struct sockaddr_in6)
+						    : sizeof(struct sockaddr_in);
+
+		if ((family != AF_INET && family != AF_INET6) || !is_of(all, interface) ||
+		    getnameinfo(all->ifa_addr, size, address, sizeof(address), NULL, 0,
+				NI_NUMERICHOST))
+			continue;
+		strbuf_addf(text, "%s%s", before, address);
+		before = ", ";
+	}
+	if (before[0] != ',')
+		strbuf_addf(text, " has none");
+}
+
+/* ---- The RDMA devices of this host ---- */
+
+struct device_search {
+	const char *name;
+	bool found;
+	char interface[IF_NAMESIZE]; /* empty if no port has an interface in this namespace */
+};
+
+static int take_interface(struct nl_msg *port, void *argument)
+{
+	struct device_search *search = argument;
+	const struct nlattr *name = netlink_find(port, 0, RDMA_NLDEV_ATTR_NDEV_NAME);
+
+	if (name && !search->interface[0])
+		nla_strlcpy(search->interface, name, sizeof(search->interface));
+	return NL_OK;
+}
+
+static int match_device(struct nl_msg *device, void *argument)
+{
+	struct device_search *search = argument;
+	struct nlattr *name = netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_NAME);
+
+	if (!name || strcmp(nla_get_string(name), search->name) != 0)
+		return NL_OK;
+	search->found = true;
+	netlink_ask_rdma(RDMA_NLDEV_CMD_PORT_GET,
+			 netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_INDEX), take_interface,
+			 search);
+	return NL_OK;
+}
+
+/* ---- Names ---- */
+
+static void advise_on_interface(struct strbuf *text, const struct ifaddrs *all, const char *name,
+				bool own)
+{
+	if (!own) {
+		strbuf_addf(text,
+			    "%s is a network interface of this host: give an address or the name "
+			    "of the server's host",
+			    name);
+		return;
+	}
+	strbuf_addf(text, "--bind takes an address; %s", name);
+	add_addresses(text, all, name);
+}
+
+static void advise_on_device(struct strbuf *text, const struct ifaddrs *all,
+			     const struct device_search *device, bool own)
+{
+	if (!own) {
+		strbuf_addf(text,
+			    "%s is an RDMA device of this host: give an address or the name of "
+			    "the server's host",
+			    device->name);
+		return;
+	}
+	strbuf_addf(text, "--bind takes an address; RDMA device %s", device->name);
+	if (!device->interface[0]) {
+		strbuf_addf(text, " has no network interface here");
+		return;
+	}
+	strbuf_addf(text, " is on %s, which", device->interface);
+	add_addresses(text, all, device->interface);
+}
+
+/* Advise against the name of a network interface or an RDMA device. Return false for another. */
+static bool advise_on_own_name(struct strbuf *text, const struct ifaddrs *all, const char *name,
+			       bool own)
+{
+	struct device_search device = { .name = name };
+
+	if (has_interface(all, name)) {
+		advise_on_interface(text, all, name, own);
+		return true;
+	}
+	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, match_device, &device);
+	if (device.found)
+		advise_on_device(text, all, &device, own);
+	return device.found;
+}
+
+/* Return the length of `name` before `sign` and a number. Without such an end, return 0. */
+static size_t length_before(const char *name, char sign)
+{
+	const char *at = strrchr(name, sign);
+
+	if (!at || !at[1] || at[1 + strspn(at + 1, "0123456789")])
+		return 0;
+	return (size_t)(at - name);
+}
+
+/* Return true if the first `length` bytes of `name` can be a host's name or an IPv4 address. */
+static bool has_no_colon(const char *name, size_t length)
+{
+	return length > 0 && !memchr(name, ':', length);
+}
+
+/* Advise against a port, brackets or the length of a prefix. Return false for another text. */
+static bool advise_on_notation(struct strbuf *text, const char *name, bool own)
+{
+	bool bracket = name[0] == '[';
+	size_t length = strcspn(name + bracket, "]"), port = length_before(name, ':');
+	size_t prefix = length_before(name, '/');
+
+	if (port > 0 && (has_no_colon(name, port) || (bracket && name[port - 1] == ']'))) {
+		if (!bracket)
+			length = port;
+		if (own)
+			strbuf_addf(text, "--bind takes an address without a port: %.*s",
+				    (int)length, name + bracket);
+		else
+			strbuf_addf(text, "give the port as the next argument: %.*s %s",
+				    (int)length, name + bracket, name + port + 1);
+		return true;
+	}
+	if (bracket)
+		strbuf_addf(text, "omit the brackets: %.*s", (int)length, name + 1);
+	else if (prefix > 0)
+		strbuf_addf(text, "omit the length of the prefix: %.*s", (int)prefix, name);
+	return bracket || prefix > 0;
+}
+
+struct strbuf name_advice(int error, const char *name, bool own)
+{
+	const char *scope = strchr(name, '%');
+	bool short_enough = strlen(name) < ELLIPSIZED_SIZE; /* a message has room for it twice */
+	struct strbuf text = { 0 };
+	struct ifaddrs *all = NULL;
+
+	if (error == EAI_SYSTEM || error == EAI_MEMORY)
+		return text;
+	if (getifaddrs(&all))
+		all = NULL;
+	if (short_enough && all && scope && !has_interface(all, scope + 1))
+		strbuf_addf(&text, "this host has no network interface '%s'", scope + 1);
+	else if (!short_enough || (!advise_on_own_name(&text, all, name, own) &&
+				   !advise_on_notation(&text, name, own)))
+		strbuf_addf(&text, "give an address, or add the name to /etc/hosts");
+	freeifaddrs(all);
+	return text;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Explain why a text is no address that can be used here, from the network interfaces and the RDMA
+ * devices of this host.
+ *
+ * Threads: the main thread.
+ */
+#ifndef RDMA_COMMON_INTERFACES_H
+#define RDMA_COMMON_INTERFACES_H
+
+#include <stdbool.h>
+
+#include "status.h"
+
+/*
+ * Return what to write instead of `name` after this error of getaddrinfo(3); an empty text if the
+ * name did not cause it. `own`: an address of this host is needed (--bind), else the server's.
+ */
+struct strbuf name_advice(int error, const char *name, bool own);
+
+#endif
