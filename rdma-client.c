@@ -15,6 +15,7 @@
 #include "rdma-common/clock.h"
 #include "rdma-common/connection.h"
 #include "rdma-common/guid.h"
+#include "rdma-common/interfaces.h"
 #include "rdma-common/output.h"
 #include "rdma-common/reasons.h"
 #include "rdma-common/report.h"
@@ -121,6 +122,33 @@ static bool has_zero_guid(const struct client *client, struct connection *connec
 	return true;
 }
 
+/* Fail the session because the lookup from `source` (NULL: any) cannot start. */
+static void not_resolving(const struct client *client, struct connection *connection,
+			  const struct sockaddr *source, int error)
+{
+	const char *bind = client->options->bind;
+
+	if (error == ETIME)
+		resolution_timed_out(connection);
+	else if (no_port_is_free(error))
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"cannot resolve the address: " NO_PORT_REASON "; " NO_PORT_ADVICE);
+	else if (!source)
+		address_unresolved(client, connection, error);
+	else if (error == EINVAL && lacks_interface(source))
+		connection_fail(connection, STATUS_UNRESOLVED,
+				"cannot resolve ADDRESS with --bind '%s' as the source: %s; %s",
+				ellipsize(bind).text, strerror(error),
+				own_interface_advice(source).text);
+	else
+		connection_fail(
+			connection, STATUS_UNRESOLVED,
+			"cannot resolve ADDRESS with --bind '%s' as the source: %s; give an "
+			"address of this host ('ip address') whose network interface has an "
+			"RDMA device ('rdma link') and a route to ADDRESS",
+			ellipsize(bind).text, strerror(error));
+}
+
 /*
  * Start to look up the RDMA device and the neighbor of the address; an event reports the result. If
  * the lookup cannot start, fail the session.
@@ -128,7 +156,6 @@ static bool has_zero_guid(const struct client *client, struct connection *connec
 static void start_resolving(const struct client *client, struct connection *connection)
 {
 	struct sockaddr *source = choose_source(client->sources, client->address);
-	int error;
 
 	if (client->sources && !source) {
 		connection_fail(connection, STATUS_UNRESOLVED,
@@ -141,24 +168,9 @@ static void start_resolving(const struct client *client, struct connection *conn
 	if (has_zero_guid(client, connection, source))
 		return;
 	print_trace(&connection->setup.log, "rdma_resolve_addr");
-	if (!resolve_address(connection->setup.id, source, client->address->ai_addr,
-			     connection->deadline))
-		return;
-	error = errno;
-	if (error == ETIME)
-		resolution_timed_out(connection);
-	else if (no_port_is_free(error))
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"cannot resolve the address: " NO_PORT_REASON "; " NO_PORT_ADVICE);
-	else if (source)
-		connection_fail(
-			connection, STATUS_UNRESOLVED,
-			"cannot resolve ADDRESS with --bind '%s' as the source: %s; give an "
-			"address of this host ('ip address') whose network interface has an "
-			"RDMA device ('rdma link') and a route to ADDRESS",
-			ellipsize(client->options->bind).text, strerror(error));
-	else
-		address_unresolved(client, connection, error);
+	if (resolve_address(connection->setup.id, source, client->address->ai_addr,
+			    connection->deadline))
+		not_resolving(client, connection, source, errno);
 }
 
 static void address_failed(const struct client *client, struct connection *connection,
@@ -196,15 +208,6 @@ static void address_resolved(const struct client *client, struct connection *con
 		return;
 	if (rdma_resolve_route(connection->setup.id, timeout > 1 ? timeout : 1))
 		route_unresolved(client, connection, errno);
-}
-
-/* Return true for an IPv6 link-local address that does not name a network interface. */
-static bool lacks_interface(const struct sockaddr *address)
-{
-	const struct sockaddr_in6 *six = (const void *)address;
-
-	return address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) &&
-	       six->sin6_scope_id == 0;
 }
 
 /*

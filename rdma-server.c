@@ -11,6 +11,7 @@
 
 #include "rdma-common/connection.h"
 #include "rdma-common/guid.h"
+#include "rdma-common/interfaces.h"
 #include "rdma-common/output.h"
 #include "rdma-common/reasons.h"
 #include "rdma-common/report.h"
@@ -21,6 +22,8 @@
 #define LISTENERS 16
 /* Number of attempts to find a port that is free on each address. */
 #define PORT_ATTEMPTS 20
+/* Reason and advice if only the port of --port is in use. */
+#define PORT_IN_USE "the port is in use; choose another --port"
 /* Number of stuck helpers of ended sessions at which the server rejects further clients. */
 #define MAX_STUCK_HELPERS 32
 
@@ -171,33 +174,58 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	return server->listener_count > 0 ? 0 : -1;
 }
 
-/* Explain why the server cannot listen on `port` (0: any) of the addresses. */
-static enum status explain_listening(struct server *server, uint64_t port, int error)
+/* Describe that the server gets no port: `port`, or if that is 0, any. */
+static struct strbuf describe_ports(uint64_t port, int error)
 {
-	const struct options *options = server->program.options;
-	bool exhausted = no_port_is_free(error);
-	struct strbuf reason = { 0 };
+	struct strbuf text = { 0 };
 
-	if (exhausted && port == 0)
-		strbuf_addf(&reason, NO_PORT_REASON "; " NO_PORT_ADVICE);
-	else if (exhausted && error == EADDRNOTAVAIL) /* is_port_taken() could not find out */
-		strbuf_addf(&reason,
+	if (port == 0)
+		strbuf_addf(&text, NO_PORT_REASON "; " NO_PORT_ADVICE);
+	else if (error == EADDRINUSE)
+		strbuf_addf(&text, PORT_IN_USE);
+	else /* is_port_taken() could not find out */
+		strbuf_addf(&text,
 			    "%s; either the port is in use, or this host does not have the "
 			    "address: choose another --port, or see 'ip address'",
 			    strerror(error));
-	else if (error == EADDRINUSE)
-		strbuf_addf(&reason, "the port is in use; choose another --port");
-	else if (is_unusable(error) && server->unfound)
+	return text;
+}
+
+/* Return the first address that lacks its network interface, or NULL. */
+static const struct sockaddr *find_without_interface(const struct addrinfo *addresses)
+{
+	while (addresses && !lacks_interface(addresses->ai_addr))
+		addresses = addresses->ai_next;
+	return addresses ? addresses->ai_addr : NULL;
+}
+
+/* Explain why the server cannot listen on `port` (0: any) of the addresses. */
+static enum status explain_listening(struct server *server, const struct addrinfo *addresses,
+				     uint64_t port, int error)
+{
+	const struct options *options = server->program.options;
+	const struct sockaddr *incomplete = find_without_interface(addresses);
+	enum status status = is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE;
+	struct strbuf reason = { 0 };
+
+	if (no_port_is_free(error)) {
+		status = STATUS_LOCAL_FAILURE;
+		reason = describe_ports(port, error);
+	} else if (error == EADDRINUSE) {
+		strbuf_addf(&reason, PORT_IN_USE);
+	} else if (is_unusable(error) && server->unfound) {
 		reason = guid_describe(server->unfound);
-	else
+	} else if (error == EINVAL && incomplete) {
+		status = STATUS_UNRESOLVED;
+		strbuf_addf(&reason, "%s; %s", strerror(error),
+			    own_interface_advice(incomplete).text);
+	} else {
 		strbuf_addf(&reason, "%s%s", strerror(error),
 			    is_unusable(error) ? "; give --bind an address of a network interface "
 						 "that has an RDMA device ('rdma link')"
 					       : "");
-	return process_fail(&server->program.process,
-			    is_unusable(error) && !exhausted ? STATUS_UNRESOLVED
-							     : STATUS_LOCAL_FAILURE,
-			    "cannot listen on %s%s%s: %s",
+	}
+	return process_fail(&server->program.process, status, "cannot listen on %s%s%s: %s",
 			    ellipsize(options->bind ? options->bind : "all addresses").text,
 			    options->port ? " port " : ", any port",
 			    ellipsize(options->port ? options->port : "").text, reason.text);
@@ -218,7 +246,7 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 		stop_listening(server);
 	}
 	if (failed)
-		return explain_listening(server, port, errno);
+		return explain_listening(server, addresses, port, errno);
 	if (server->unfound)
 		print_warning(&server->program.console,
 			      "cannot listen on every address of --bind '%s': %s",

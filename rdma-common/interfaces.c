@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "interfaces.h"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -192,4 +193,55 @@ struct strbuf name_advice(int error, const char *name, bool own)
 		strbuf_addf(&text, "give an address, or add the name to /etc/hosts");
 	freeifaddrs(all);
 	return text;
+}
+
+/* ---- Link-local addresses ---- */
+
+bool lacks_interface(const struct sockaddr *address)
+{
+	const struct sockaddr_in6 *six = (const void *)address;
+
+	return address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) &&
+	       six->sin6_scope_id == 0;
+}
+
+/* Return the interface that has the link-local address, or NULL. */
+static const struct ifaddrs *find_link_local(const struct ifaddrs *all,
+					     const struct sockaddr_in6 *six)
+{
+	for (; all; all = all->ifa_next) {
+		const struct sockaddr_in6 *own = (const void *)all->ifa_addr;
+
+		if (own && own->sin6_family == AF_INET6 &&
+		    IN6_ARE_ADDR_EQUAL(&own->sin6_addr, &six->sin6_addr))
+			return all;
+	}
+	return NULL;
+}
+
+struct strbuf own_interface_advice(const struct sockaddr *address)
+{
+	const struct sockaddr_in6 *six = (const void *)address;
+	char text[INET6_ADDRSTRLEN] = "";
+	const struct ifaddrs *found;
+	struct strbuf advice = { 0 };
+	struct ifaddrs *all = NULL;
+
+	if (getifaddrs(&all)) {
+		strbuf_addf(&advice, "name the network interface of the link-local address, as in "
+				     "fe80::1%%eth0");
+		return advice;
+	}
+	found = find_link_local(all, six);
+	inet_ntop(AF_INET6, &six->sin6_addr, text, sizeof(text));
+	if (found)
+		strbuf_addf(&advice, "name the network interface of the link-local address: %s%%%s",
+			    text, found->ifa_name);
+	else
+		strbuf_addf(&advice,
+			    "no network interface of this host has the address %s ('ip "
+			    "address')",
+			    text);
+	freeifaddrs(all);
+	return advice;
 }

@@ -9,6 +9,7 @@
 #define RDMA_COMMON_INTERFACES_H
 
 #include <stdbool.h>
+#include <sys/socket.h>
 
 #include "status.h"
 
@@ -17,5 +18,14 @@
  * name did not cause it. `own`: an address of this host is needed (--bind), else the server's.
  */
 struct strbuf name_advice(int error, const char *name, bool own);
+
+/*
+ * Return true for an IPv6 link-local address that does not name its network interface. Linux binds
+ * to none of them (EINVAL), and soft-iWARP connects to none.
+ */
+bool lacks_interface(const struct sockaddr *address);
+
+/* Return how to write such an address, which must be one of this host. */
+struct strbuf own_interface_advice(const struct sockaddr *address);
 
 #endif

@@ -352,6 +352,30 @@ set_port_range() {
 	[[ $output == *"  -> rdma0 is an RDMA device of this host: give an address or the name of the server's host"* ]]
 }
 
+# link_local HOST: print the link-local address of the host.
+link_local() {
+	lab run "$1" ip -6 -o address show dev eth0 scope link | sed 's,.*inet6 \(.*\)/.*,\1,'
+}
+
+@test "--bind with a link-local address needs its interface: the message names it, and with it a session works" {
+	local own text="Invalid argument; name the network interface of the link-local address: "
+	own=$(link_local a)
+	on a "$PROGRAMS/rdma-server" -B "$own" write
+	expect 3 "cannot listen on $own, any port: $text$own%eth0"
+	on a "$PROGRAMS/rdma-server" -B fe80::77 write
+	expect 3 "Invalid argument; no network interface of this host has the address fe80::77 ('ip address')"
+	start_server -B "$own%eth0" write
+	own=$(link_local b)
+	client -B "$own" write "$(link_local a)%eth0" "$port"
+	expect 3 "cannot resolve ADDRESS with --bind '$own' as the source: $text$own%eth0"
+	client --check -B "$own" "$(link_local a)%eth0" "$port"
+	expect 3
+	[[ $output == *"address     not resolved: Invalid argument"*"  -> ${text#*; }$own%eth0"* ]]
+	client -B "$own%eth0" write "$(link_local a)%eth0" "$port"
+	expect 0
+	stop_server
+}
+
 @test "a server exits with 1 if its port is in use, and with 3 if --bind has an address of another host" {
 	local also
 	start_server write

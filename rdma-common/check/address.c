@@ -168,6 +168,9 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	evidence_set_error(path->evidence, FACT_error, error);
 	if (no_port_is_free(error))
 		return unresolved(path, "address", "", NO_PORT_REASON, NO_PORT_ADVICE);
+	if (error == EINVAL && path->flow.source && lacks_interface(path->flow.source))
+		return unresolved(path, "address", "", strerror(error),
+				  own_interface_advice(path->flow.source).text);
 	if (error)
 		return unresolved(path, "address", "", reason_of(id, error),
 				  find_cause(path) ? "" : address_advice(path, id, error));
