@@ -165,7 +165,7 @@ static enum status create_channels(struct connection *connection, struct failure
 	    process_watch_device(&setup->program->process, verbs))
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot wait for events of RDMA device %s: %s",
-				   ibv_get_device_name(verbs->device), strerror(errno));
+				   device_name(verbs->device).text, strerror(errno));
 	return STATUS_SUCCESS;
 }
 
@@ -239,12 +239,12 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 	enum status status = query_limits(id, options, one_way, limits, &failure);
 
 	setup->terms.one_way = one_way;
+	setup->device = device_name(id->verbs->device);
 	if (reports_counters(options))
 		read_counters(setup, &setup->before);
 	if (status == STATUS_SUCCESS) {
 		print_trace(&setup->log, "device %s port %u: max_msg_sz %" PRIu32,
-			    ibv_get_device_name(id->verbs->device), id->port_num,
-			    limits->maximum_message);
+			    setup->device.text, id->port_num, limits->maximum_message);
 		status = create_queues(connection, &failure);
 	}
 	if (status == STATUS_SUCCESS)
@@ -452,8 +452,8 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.wanted_seconds = options->wanted_seconds,
 	};
 
-	snprintf(hello.device, sizeof(hello.device), "%s",
-		 ibv_get_device_name(setup->id->verbs->device));
+	snprintf(hello.device, sizeof(hello.device), "%.*s", (int)sizeof(hello.device) - 1,
+		 setup->device.text);
 	return connect_parameters(&setup->terms.limits, &hello, wire);
 }
 
@@ -610,13 +610,14 @@ static void notify_device_event(struct program *program, const struct device_eve
 {
 	struct connection *connection = event->context;
 
-	print_trace(&program->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
+	print_trace(&program->log, "device %s: %s", event->device.text,
+		    ibv_event_type_str(event->type));
 	if (!connection)
 		return;
 	/* over iWARP every event means a broken connection; else only the first event counts */
-	if (connection->shared.device_event.device && !connection->setup.terms.limits.iwarp)
+	if (connection->shared.device_event.device.text[0] && !connection->setup.terms.limits.iwarp)
 		return;
-	if (!connection->shared.device_event.device)
+	if (!connection->shared.device_event.device.text[0])
 		connection->shared.device_event = *event;
 	connection_notify(connection, NOTIFY_DEVICE_EVENT);
 }

@@ -32,7 +32,7 @@ struct counters {
  */
 const char *counter_name(unsigned int number);
 
-/* Read the port's counters; 0 for one that it does not have. `device`: ibv_device's ibdev_path. */
+/* Read the port's counters; 0 for one that it does not have. `device`: device_folder(). */
 void counters_read(struct counters *counters, const char *device, unsigned int port);
 
 /*

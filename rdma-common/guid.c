@@ -6,12 +6,13 @@
 #include <unistd.h>
 
 #include "negotiate.h"
+#include "netlink.h"
 #include "reasons.h"
 #include "sysfs.h"
 
-bool guid_is_zero(const struct ibv_device *device)
+bool guid_is_zero(const char *folder)
 {
-	struct sysfs_line guid = sysfs_read_line("%s/node_guid", device->ibdev_path);
+	struct sysfs_line guid = sysfs_read_line("%s/node_guid", folder);
 
 	return guid.text[0] && !guid.text[strspn(guid.text, "0:")];
 }
@@ -38,7 +39,8 @@ struct ibv_context *guid_find(struct ibv_context *const *devices, struct rdma_cm
 	if (id->verbs || !memcmp(&id->route.addr.addr.ibaddr.sgid, &unbound, sizeof(unbound)))
 		return NULL;
 	for (; devices && *devices; devices++) {
-		if (guid_is_zero((*devices)->device) && has_gid_of(*devices, id))
+		if (guid_is_zero(device_folder((*devices)->device).text) &&
+		    has_gid_of(*devices, id))
 			return *devices;
 	}
 	return NULL;
@@ -47,7 +49,7 @@ struct ibv_context *guid_find(struct ibv_context *const *devices, struct rdma_cm
 static bool any_is_zero(struct ibv_context *const *devices)
 {
 	for (; devices && *devices; devices++) {
-		if (guid_is_zero((*devices)->device))
+		if (guid_is_zero(device_folder((*devices)->device).text))
 			return true;
 	}
 	return false;
@@ -98,7 +100,7 @@ struct strbuf guid_describe(struct ibv_context *device)
 	bool infiniband =
 		!ibv_query_port(device, 1, &port) && port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 
-	strbuf_addf(&text, ZERO_GUID("%s") ": %s", ibv_get_device_name(device->device),
+	strbuf_addf(&text, ZERO_GUID("%s") ": %s", device_name(device->device).text,
 		    zero_guid_advice(infiniband));
 	return text;
 }

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "interfaces.h"
 #include "memory.h"
+#include "netlink.h"
 #include "reasons.h"
 
 /* Maximum bytes sent inline, so that the adapter need not read memory: a message fits. */
@@ -321,7 +322,7 @@ static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "RDMA device %s cannot %s RDMA READs: its driver reports %s %d%s; use "
 			   "'write'",
-			   ibv_get_device_name(id->verbs->device), verb, name, stated,
+			   device_name(id->verbs->device).text, verb, name, stated,
 			   stated ? ", of which librdmacm keeps the low byte, 0" : "");
 }
 
@@ -364,7 +365,7 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	if (error)
 		return failure_set(
 			failure, STATUS_LOCAL_FAILURE, "cannot query RDMA device %s port %u: %s",
-			ibv_get_device_name(id->verbs->device), id->port_num, strerror(error));
+			device_name(id->verbs->device).text, id->port_num, strerror(error));
 	limits->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	limits->transport = transport_name(id->verbs, &port);
 	limits->maximum_message = message_limit(port.max_msg_sz);

@@ -4,6 +4,7 @@
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
 #include <rdma/rdma_netlink.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Answers ---- */
@@ -73,8 +74,10 @@ void netlink_ask_rdma(unsigned int command, const struct nlattr *device,
 		      nl_recvmsg_msg_cb_t function, void *context)
 {
 	int type = (int)RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
-	/* the kernel has no dump for RDMA_NLDEV_CMD_SYS_GET */
-	int flags = command == RDMA_NLDEV_CMD_SYS_GET ? 0 : NLM_F_DUMP;
+	/* the kernel has no dump for RDMA_NLDEV_CMD_SYS_GET, and none of a single device */
+	bool single =
+		command == RDMA_NLDEV_CMD_SYS_GET || (device && command == RDMA_NLDEV_CMD_GET);
+	int flags = single ? 0 : NLM_F_DUMP;
 	struct nl_msg *request = netlink_make_request(type, flags, "", 0);
 
 	if (device)
@@ -94,6 +97,52 @@ bool netlink_rdma_is_exclusive(void)
 
 	netlink_ask_rdma(RDMA_NLDEV_CMD_SYS_GET, NULL, take_mode, &shared);
 	return !shared;
+}
+
+static int take_name(struct nl_msg *device, void *name)
+{
+	const struct nlattr *found = netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_NAME);
+
+	if (found)
+		nla_strlcpy(name, found, sizeof(struct device_name));
+	return NL_OK;
+}
+
+/* Ask the kernel for the name of a device; the name is empty if it does not answer. */
+static struct device_name ask_name(struct ibv_device *device)
+{
+	struct {
+		struct nlattr header;
+		uint32_t value;
+	} index = { { .nla_len = sizeof(index), .nla_type = RDMA_NLDEV_ATTR_DEV_INDEX },
+		    (uint32_t)ibv_get_device_index(device) };
+	struct device_name name = { "" };
+
+	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, &index.header, take_name, &name);
+	return name;
+}
+
+struct device_name device_name(struct ibv_device *device)
+{
+	struct device_name name = ask_name(device);
+
+	if (!name.text[0])
+		snprintf(name.text, sizeof(name.text), "%s", ibv_get_device_name(device));
+	return name;
+}
+
+struct device_folder device_folder(struct ibv_device *device)
+{
+	const struct device_name name = ask_name(device);
+	struct device_folder folder;
+	char *last;
+
+	snprintf(folder.text, sizeof(folder.text), "%s", device->ibdev_path);
+	last = strrchr(folder.text, '/');
+	if (last && name.text[0])
+		snprintf(last + 1, sizeof(folder.text) - (size_t)(last + 1 - folder.text), "%s",
+			 name.text);
+	return folder;
 }
 
 /* ---- Pause frames ---- */

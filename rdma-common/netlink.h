@@ -8,6 +8,7 @@
 #ifndef RDMA_COMMON_NETLINK_H
 #define RDMA_COMMON_NETLINK_H
 
+#include <infiniband/verbs.h>
 #include <netlink/attr.h>
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
@@ -47,6 +48,23 @@ bool netlink_copy(const struct nlattr *attribute, void *value, size_t size);
  */
 void netlink_ask_rdma(unsigned int command, const struct nlattr *device,
 		      nl_recvmsg_msg_cb_t function, void *context);
+
+struct device_name {
+	char text[IBV_SYSFS_NAME_MAX];
+};
+
+/*
+ * Return the present name of a device. libibverbs keeps the name that the device had when the
+ * program listed it, but 'rdma dev set' changes the name of a device in use. If the kernel does not
+ * answer, return the name that libibverbs keeps.
+ */
+struct device_name device_name(struct ibv_device *device);
+
+/* Return the present folder of a device in sysfs, whose last part is its name. */
+struct device_folder {
+	char text[IBV_SYSFS_PATH_MAX];
+};
+struct device_folder device_folder(struct ibv_device *device);
 
 /*
  * Return true if the RDMA subsystem is in exclusive mode, in which each device belongs to one

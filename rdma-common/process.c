@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "netlink.h"
 #include "reasons.h"
 
 /* Nanoseconds within which signals count as one: timeout(1) signals the process and its group. */
@@ -257,10 +256,10 @@ static enum status open_devices(struct process *process)
 	}
 	for (int i = 0; i < count && status == STATUS_SUCCESS; i++) {
 		if (process_watch_device(process, devices[i]))
-			status = process_fail(process, STATUS_LOCAL_FAILURE,
-					      "cannot wait for events of RDMA device %s: %s",
-					      ibv_get_device_name(devices[i]->device),
-					      strerror(errno));
+			status =
+				process_fail(process, STATUS_LOCAL_FAILURE,
+					     "cannot wait for events of RDMA device %s: %s",
+					     device_name(devices[i]->device).text, strerror(errno));
 	}
 	return status;
 }
@@ -384,7 +383,7 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 			epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, verbs->async_fd, NULL);
 		return WAKEUP_OTHER;
 	}
-	copy->device = ibv_get_device_name(verbs->device);
+	copy->device = device_name(verbs->device);
 	copy->type = event.event_type;
 	copy->context = NULL;
 	switch (event.event_type) {

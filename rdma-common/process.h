@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "console.h"
+#include "netlink.h"
 #include "status.h"
 #include "wire.h"
 
@@ -56,7 +57,7 @@ struct cm_event {
 
 /* A copy of a device's asynchronous event. */
 struct device_event {
-	const char *device; /* name, owned by the device. NULL without an event. */
+	struct device_name device; /* empty if there is no event */
 	enum ibv_event_type type;
 	void *context; /* context of the queue pair or completion queue that failed, or NULL */
 };

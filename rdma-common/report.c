@@ -19,11 +19,9 @@ static struct speed speed_of(const struct session *session)
 }
 
 /* Return the name of the device; NULL: unknown. */
-static const char *device_name(const struct connection *connection)
+static const char *known_device(const struct connection *connection)
 {
-	return connection->setup.terms.limits.transport
-		       ? ibv_get_device_name(connection->setup.id->verbs->device)
-		       : NULL;
+	return connection->setup.terms.limits.transport ? connection->setup.device.text : NULL;
 }
 
 static void print_figures(const struct connection *connection)
@@ -72,7 +70,7 @@ static void print_counters(const struct connection *connection)
 	const struct setup *setup = &connection->setup;
 	const struct session *session = connection_session(connection);
 	const struct counters growth = connection_growth(connection);
-	const char *device = device_name(connection);
+	const char *device = known_device(connection);
 	uint64_t errors = counters_errors(&growth), there = session->peer_verdict.errors;
 	bool clean = errors == 0 && there == 1; /* the peer's number is its count plus 1 */
 
@@ -136,7 +134,7 @@ static void add_path(struct json_object *object, const struct connection *connec
 
 	if (id) {
 		local = endpoint_of(rdma_get_local_addr(id));
-		device = device_name(connection);
+		device = known_device(connection);
 		mtu = path_mtu(id);
 	}
 	if (setup->peer.port[0])

@@ -144,10 +144,10 @@ static void explain_device_event(const struct device_event *event, struct failur
 	if (is_peers_fault(event->type))
 		failure_set(failure, STATUS_CONTENTS_WRONG,
 			    "the peer sent a request that RDMA device %s cannot accept: %s",
-			    event->device, ibv_event_type_str(event->type));
+			    event->device.text, ibv_event_type_str(event->type));
 	else
 		failure_set(failure, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
-			    event->device, ibv_event_type_str(event->type));
+			    event->device.text, ibv_event_type_str(event->type));
 }
 
 void explain_notification(const struct shared *shared, enum notification notification,

@@ -81,10 +81,11 @@ struct setup {
 	struct region outgoing_ring;
 	struct region incoming_ring;
 	struct terms terms;
-	int tos;                /* type of service in use; -1: unknown */
-	struct payload payload; /* the outgoing payload */
-	struct counters before; /* counters of the port at the start, if they are needed */
-	struct failure failure; /* why the connection failed before its thread started */
+	struct device_name device; /* at the start of the session */
+	int tos;                   /* type of service in use; -1: unknown */
+	struct payload payload;    /* the outgoing payload */
+	struct counters before;    /* counters of the port at the start, if they are needed */
+	struct failure failure;    /* why the connection failed before its thread started */
 };
 
 /*

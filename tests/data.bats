@@ -65,6 +65,34 @@ setup() {
 	[ "$LAB_TRANSPORT" = siw ] || [[ $stderr =~ "errors counted: "[0-9]+" by this side, "[0-9]+" by the peer" ]]
 }
 
+# last_session COUNT: wait until the server with --json has reported COUNT sessions; print the device of the last one, and if its errors were counted.
+last_session() {
+	wait_for_line "$server_out" '"kind": "session"' "$server" "$1"
+	tail -n 1 "$server_out" | python3 -c 'import json, sys
+session = json.load(sys.stdin)
+print(session["device"], "counted" if session["error_counters"] is not None else "not counted")'
+}
+
+@test "a server whose device gets another name reports the new name and the counters, in its next session and to --check" {
+	local counted=counted
+	[ "$LAB_TRANSPORT" != siw ] || counted="not counted"
+	# shellcheck disable=SC2034 # teardown uses it
+	repair='lab run a rdma dev set rdma7 name rdma0'
+	start_server -J write
+	client write 192.0.2.1 "$port"
+	expect 0
+	[ "$(last_session 1)" = "rdma0 $counted" ]
+	lab run a rdma dev set rdma0 name rdma7
+	client write 192.0.2.1 "$port"
+	expect 0
+	[ "$(last_session 2)" = "rdma7 $counted" ]
+	client --check --duration 0 192.0.2.1 "$port"
+	expect 0
+	grep "^server .*, device rdma7" <<<"$output"
+	[ "$LAB_TRANSPORT" = siw ] || [[ $output == *"nor by the server's, during the sessions"* ]]
+	stop_server
+}
+
 @test "--busy-poll: sessions with several clients are verified" {
 	start_server -t "$LIMIT" --busy-poll -n 50 -m "from a server that spins" read
 	# shellcheck disable=SC2016 # expanded on the host

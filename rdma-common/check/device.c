@@ -15,6 +15,7 @@
 #include "../guid.h"
 #include "../negotiate.h"
 #include "../memory.h"
+#include "../netlink.h"
 #include "../process.h"
 #include "../reasons.h"
 
@@ -102,7 +103,7 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	reliable = iwarp || transport == IBV_TRANSPORT_IB;
 	active = port.state == IBV_PORT_ACTIVE;
 	reached = devices->view_error || host_find_address(&devices->view, verbs, number);
-	missed = !reached && guid_is_zero(verbs->device);
+	missed = !reached && guid_is_zero(device_folder(verbs->device).text);
 	if (!reliable) /* for example EFA */
 		strbuf_addf(&devices->findings->advice,
 			    "use another device: this one has no reliable connections, which every "

@@ -145,6 +145,12 @@ const char *ibv_get_device_name(struct ibv_device *device)
 	return device->name;
 }
 
+/* The fake kernel does not answer netlink requests, so the number has no use. */
+int ibv_get_device_index(struct ibv_device *device UNUSED)
+{
+	return -1;
+}
+
 int ibv_query_device(struct ibv_context *context UNUSED, struct ibv_device_attr *attributes)
 {
 	int error = enter("ibv_query_device");

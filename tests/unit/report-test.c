@@ -227,7 +227,6 @@ static struct {
 	struct console console;
 	int readers[STREAMS], writers[STREAMS];
 	struct program program;
-	struct ibv_device device;
 	struct ibv_context verbs;
 	struct rdma_cm_id id;
 	struct connection connection;
@@ -377,9 +376,8 @@ static void set_measurements(void)
 	struct connection *connection = &session.connection;
 	struct transfer *transfer = &session.thread.transfer;
 
-	snprintf(session.device.name, sizeof(session.device.name), "rxe0");
-	session.verbs.device = &session.device;
 	session.id.verbs = &session.verbs;
+	snprintf(connection->setup.device.text, sizeof(connection->setup.device.text), "rxe0");
 	connection->setup.id = &session.id;
 	connection->setup.number = 42;
 	connection->setup.peer = (struct endpoint){ .address = "192.0.2.1",
