@@ -572,6 +572,8 @@ static enum status run_client(struct program *program)
 	client.sources = sources;
 	if (status == STATUS_SUCCESS)
 		status = program_open(program);
+	if (status == STATUS_SUCCESS && options->connections > 1)
+		status = check_connections(&program->process, options->connections);
 	if (status == STATUS_SUCCESS)
 		status = try_addresses(&client, addresses);
 	else

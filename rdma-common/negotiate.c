@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,9 @@
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
 #define ASSUMED_QUEUE_ENTRIES 128
+/* vendor_id of soft-iWARP, and a number of completions, of 32 bytes each, above 0x90000 bytes. */
+#define SIW_VENDOR  0x626d74
+#define SIW_ENTRIES (0x90000 / 32 + 1)
 /* Maximum and minimum time of an attempt to resolve a neighbor. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
@@ -382,6 +386,62 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	if (read && limits->responder_resources == 0 && (!client || !one_way))
 		return no_reads(id, "serve", "max_qp_rd_atom", attributes.max_qp_rd_atom, failure);
 	return STATUS_SUCCESS;
+}
+
+/* Return the number of connections for which the device has queues. A limit below 1 is unknown. */
+static unsigned int most_connections(struct ibv_context *device)
+{
+	struct ibv_device_attr attributes;
+	unsigned int pairs, queues;
+
+	if (ibv_query_device(device, &attributes))
+		return UINT_MAX;
+	pairs = attributes.max_qp < 1 ? UINT_MAX : (unsigned int)attributes.max_qp;
+	queues = attributes.max_cq < 1 ? UINT_MAX : (unsigned int)attributes.max_cq;
+	return pairs < queues ? pairs : queues;
+}
+
+enum status check_connections(struct process *process, unsigned int connections)
+{
+	unsigned int most = 0;
+	const char *best = "";
+	struct device_name name;
+
+	for (struct ibv_context **device = process->devices; *device; device++) {
+		unsigned int limit = most_connections(*device);
+
+		if (limit <= most)
+			continue;
+		most = limit;
+		name = device_name((*device)->device);
+		best = name.text;
+	}
+	if (connections <= most)
+		return STATUS_SUCCESS;
+	return process_fail(
+		process, STATUS_LOCAL_FAILURE,
+		"cannot have %u connections: RDMA device %s can have at most %u (max_qp, "
+		"max_cq of 'ibv_devinfo -v'); lower --connections",
+		connections, best, most);
+}
+
+static bool is_siw(struct ibv_context *device)
+{
+	struct ibv_device_attr attributes;
+
+	return device->device->transport_type == IBV_TRANSPORT_IWARP &&
+	       !ibv_query_device(device, &attributes) && attributes.vendor_id == SIW_VENDOR;
+}
+
+void reserve_siw_offset(struct process *process)
+{
+	struct ibv_cq **reserved = process->reserved;
+	struct ibv_cq **const end = reserved + MAX_RESERVED;
+
+	for (struct ibv_context **device = process->devices; *device && reserved < end; device++) {
+		if (is_siw(*device))
+			*reserved++ = ibv_create_cq(*device, SIW_ENTRIES, NULL, NULL, 0);
+	}
 }
 
 /* Try to create a queue pair within `limits`. Return 0, or -1 with errno. */

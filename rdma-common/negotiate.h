@@ -190,6 +190,22 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 			 struct limits *limits, struct failure *failure);
 
 /*
+ * Fail, after a message, if no device can have queue pairs and completion queues for as many
+ * connections. Other programs may use some of them, so success promises nothing.
+ */
+enum status check_connections(struct process *process, unsigned int connections);
+
+/*
+ * Let each soft-iWARP device of the process have any number of sessions at a time. Call this before
+ * the first session. libsiw takes the offset 0x90000 for an error (SIW_INVAL_UOBJ_KEY), although it
+ * is a valid offset for mmap(2) of a queue. The kernel gives each queue the lowest pages that are
+ * free, so when the queues of 36 sessions fill the 144 pages below this offset, no queue can be
+ * created any more. A completion queue that begins below the offset and ends above it keeps every
+ * other queue from this offset. process_close() destroys it.
+ */
+void reserve_siw_offset(struct process *process);
+
+/*
  * Create the queue pair of `id` on `pd` and `cq`, with `context`, and set limits->inline_size.
  * Reduce limits->depth if the device does not accept it. Return 0, or -1 with errno.
  */

@@ -324,6 +324,10 @@ static void close_descriptor(int descriptor)
 
 void process_close(struct process *process, bool may_report)
 {
+	for (int i = 0; i < MAX_RESERVED; i++) {
+		if (process->reserved[i]) /* this fails if the device was removed */
+			ibv_destroy_cq(process->reserved[i]);
+	}
 	if (process->devices)
 		rdma_free_devices(process->devices);
 	if (process->event_channel)

@@ -26,15 +26,20 @@
  * default action, so it ends with status 128 + signal.
  */
 
+/* Maximum number of devices for reserve_siw_offset(). */
+#define MAX_RESERVED 8
+
 struct process {
 	struct console *console;  /* for warnings */
 	char failure[CAUSE_SIZE]; /* reason of a failure outside of a session, or empty */
 	int signal_number;        /* the first ending signal. 0 before it arrives. */
 	struct rdma_event_channel *event_channel;
 	struct ibv_context **devices; /* the devices at the start, opened by librdmacm */
-	int signal_descriptor;        /* signalfd(2) for ending signals, non-blocking */
-	int ended[2];                 /* pipe(2) of process_notify_exit() */
-	int main_descriptor;          /* epoll(7) of the main thread */
+	/* completion queues of reserve_siw_offset(), or NULL */
+	struct ibv_cq *reserved[MAX_RESERVED];
+	int signal_descriptor; /* signalfd(2) for ending signals, non-blocking */
+	int ended[2];          /* pipe(2) of process_notify_exit() */
+	int main_descriptor;   /* epoll(7) of the main thread */
 };
 
 /* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */

@@ -33,6 +33,8 @@ enum status program_open(struct program *program)
 	status = process_open(&program->process);
 	if (status != STATUS_SUCCESS)
 		return status;
+	if (serves_multiple_clients(program->options) || program->options->connections > 1)
+		reserve_siw_offset(&program->process);
 	program->regions.budget = memory_budget();
 #ifdef M_ARENA_MAX
 	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little for arenas of their own */

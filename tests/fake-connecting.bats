@@ -268,6 +268,18 @@ node_guid() {
 	outcomes client -J -B name <<<"0	addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19	1x $next"
 }
 
+@test "more --connections than the queues of every device allow are refused in one line, before the first session" {
+	local most="connections: RDMA device double0 can have at most 4 (max_qp, max_cq of 'ibv_devinfo -v'); lower --connections"
+	outcomes <<-END
+	client --connections 5	1	[iwarp] max_qp:4	1x cannot have 5 $most	!> [1]	rdma_resolve_addr=0
+	client --connections 8	1	max_qp:9 max_cq:4	1x cannot have 8 $most	rdma_resolve_addr=0
+	client -J --connections 5	1	max_qp:4	$most	> "status": 1,
+	client --connections 4	0	max_qp:4 max_cq:4
+	client --connections 2	0	fail:ibv_query_device:1:5
+	client	0	max_qp:0
+	END
+}
+
 @test "a client tries each address of a name once, even if the name lists it twice" {
 	outcomes <<-END
 	client	3	addresses:192.0.2.1,fd00::1,192.0.2.1 3*ADDR_RESOLVED=ADDR_ERROR:-19	1x trying the next address	rdma_resolve_addr=2

@@ -161,6 +161,8 @@ int ibv_query_device(struct ibv_context *context UNUSED, struct ibv_device_attr 
 		attributes->max_qp_init_rd_atom = (int)stated_own_reads();
 		attributes->max_qp_wr = (int)scripted_number("max_wr", TRUE_REQUESTS);
 		attributes->max_cqe = (int)scripted_number("max_cqe", TRUE_ENTRIES);
+		attributes->max_qp = (int)scripted_number("max_qp", 0);
+		attributes->max_cq = (int)scripted_number("max_cq", 0);
 		attributes->phys_port_cnt = (uint8_t)scripted_number("ports", 1);
 	}
 	return leave_with(error);
