@@ -78,6 +78,14 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	done
 }
 
+@test "both pages say what happens to an empty payload" {
+	local program text
+	for program in rdma-client rdma-server; do
+		text=$(section DATA "$program.1" | tr '\n' ' ')
+		[[ $text == *"A payload has at least one byte, so an empty file or pipe is an error."* ]]
+	done
+}
+
 @test "each message in DIAGNOSTICS is expected by a test of the programs" {
 	local message count=0
 	while read -r message; do
