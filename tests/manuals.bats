@@ -78,11 +78,12 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	done
 }
 
-@test "both pages say what happens to an empty payload" {
+@test "both pages say what happens to an empty payload, and to the holes of a sparse file" {
 	local program text
 	for program in rdma-client rdma-server; do
 		text=$(section DATA "$program.1" | tr '\n' ' ')
 		[[ $text == *"A payload has at least one byte, so an empty file or pipe is an error."* ]]
+		[[ $text == *"The holes of a sparse file are sent as zeros, and the stored file has zeros in their place"* ]]
 	done
 }
 
