@@ -36,17 +36,19 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 	memset(region, 0, sizeof(*region));
 }
 
-/*
- * Maximum length of a ring, and length down to which it is halved if memory is scarce, in bytes.
- */
+/* Maximum length of a ring in bytes. If memory is scarce, a ring is halved down to a page. */
 #define RING_SIZE ((uint64_t)8 << 20)
-#define RING_PAGE ((uint64_t)4096)
 /*
  * Bytes of a session's memory besides its regions: the stacks of its thread, its state, and about
  * 50 KiB in the kernel over Soft-RoCE. A stuck helper counts as much. Buffers of helpers use memory
  * outside the budget.
  */
 #define SESSION_MEMORY ((uint64_t)64 << 10)
+
+static uint64_t page_size(void)
+{
+	return memory_pages(1);
+}
 
 /* Return the bytes that all sessions use, stuck helpers included. */
 static uint64_t memory_taken(const struct region_account *account)
@@ -129,7 +131,8 @@ static enum status region_create(const struct region_owner *owner, struct region
  */
 static void consider_cgroups(struct region_account *account, uint64_t length)
 {
-	if (account->cgroups_read || (length <= RING_PAGE && atomic_load(&account->sessions) <= 1))
+	if (account->cgroups_read ||
+	    (length <= page_size() && atomic_load(&account->sessions) <= 1))
 		return;
 	account->cgroups_read = true;
 	memory_apply_cgroups(&account->budget, "");
@@ -146,17 +149,18 @@ enum status register_control(const struct region_owner *owner, struct region *re
 
 /*
  * A program with several sessions first sets aside memory for SESSIONS_TO_COME more sessions, each
- * with SESSION_LEAST bytes of regions; of locked_left(), at most half. A ring gets at most
+ * with SESSION_LEAST pages of regions; of locked_left(), at most half. A ring gets at most
  * 1/RING_SHARES of the rest.
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64
-#define SESSION_LEAST    ((SESSION_PAGES + 1) * RING_PAGE)
+#define SESSION_LEAST    (SESSION_PAGES + 1)
 
 /* Return one ring's share of the memory that is left. */
 static uint64_t share_of_many(const struct region_account *account)
 {
-	uint64_t locked = locked_left(account), reserve = SESSIONS_TO_COME * SESSION_LEAST;
+	uint64_t reserve = SESSIONS_TO_COME * SESSION_LEAST * page_size();
+	uint64_t locked = locked_left(account);
 	uint64_t memory =
 		subtract(account->budget.total,
 			 memory_taken(account) + reserve + SESSIONS_TO_COME * SESSION_MEMORY);
@@ -166,7 +170,7 @@ static uint64_t share_of_many(const struct region_account *account)
 }
 
 /*
- * Return the maximum length of this connection's next ring: whole pages, from RING_PAGE to
+ * Return the maximum length of this connection's next ring: whole pages, from a page to
  * RING_SIZE bytes. `rings`: number of the connection's rings that are not registered yet.
  */
 static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
@@ -175,10 +179,10 @@ static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 	bool many = serves_multiple_clients(options) || options->connections > 1;
 	uint64_t share = many ? share_of_many(owner->account) : region_left(owner->account) / rings;
 
-	share -= share % RING_PAGE;
+	share -= share % page_size();
 	if (share > RING_SIZE)
 		return RING_SIZE;
-	return share < RING_PAGE ? RING_PAGE : share;
+	return share < page_size() ? page_size() : share;
 }
 
 /*
@@ -199,9 +203,9 @@ static enum status ring_create(const struct region_owner *owner, struct region *
 		size = length;
 	for (;;) {
 		status = region_create(owner, region, (size_t)size, access, failure);
-		if (status == STATUS_SUCCESS || size <= RING_PAGE)
+		if (status == STATUS_SUCCESS || size <= page_size())
 			break;
-		size = (size / 2 + RING_PAGE - 1) & ~(RING_PAGE - 1);
+		size = memory_pages((size_t)size / 2);
 	}
 	plan->ring = size;
 	return status;
