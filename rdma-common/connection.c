@@ -375,9 +375,7 @@ static enum status allocate(struct connection *connection, struct transfer_plan 
 	enum status status;
 
 	*plan = plan_transfer(connection);
-	status = register_outgoing(owner, &setup->outgoing_ring, &plan->outgoing, failure);
-	if (status == STATUS_SUCCESS)
-		status = register_incoming(owner, &setup->incoming_ring, &plan->incoming, failure);
+	status = register_rings(owner, &setup->outgoing_ring, &setup->incoming_ring, plan, failure);
 	if (status == STATUS_SUCCESS)
 		status = create_latency(connection, failure);
 	if (status != STATUS_SUCCESS)

@@ -169,73 +169,105 @@ static uint64_t share_of_many(const struct region_account *account)
 	return (memory < locked ? memory : locked) / RING_SHARES;
 }
 
-/*
- * Return the maximum length of this connection's next ring: whole pages, from a page to
- * RING_SIZE bytes. `rings`: number of the connection's rings that are not registered yet.
- */
-static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
-{
-	const struct options *options = owner->terms->options;
-	bool many = serves_multiple_clients(options) || options->connections > 1;
-	uint64_t share = many ? share_of_many(owner->account) : region_left(owner->account) / rings;
+/* Lengths in bytes of the rings of a session. A stream that is not present has length 0. */
+struct ring_lengths {
+	uint64_t outgoing, incoming;
+};
 
-	share -= share % page_size();
-	if (share > RING_SIZE)
-		return RING_SIZE;
-	return share < page_size() ? page_size() : share;
+static uint64_t *longer_ring(struct ring_lengths *lengths)
+{
+	return lengths->incoming > lengths->outgoing ? &lengths->incoming : &lengths->outgoing;
+}
+
+/* Return `length`, but at most the whole pages of `most` bytes, and these are at least one. */
+static uint64_t at_most(uint64_t length, uint64_t most)
+{
+	most -= most % page_size();
+	if (most < page_size())
+		most = page_size();
+	return length < most ? length : most;
+}
+
+/* Return the greatest useful length of a stream's ring. */
+static uint64_t ring_length(const struct stream_plan *stream)
+{
+	return stream->present ? at_most(stream->length, RING_SIZE) : 0;
 }
 
 /*
- * Register a ring for the stream of `plan`: as long as a pass, but at most ring_share(). If
- * that fails, retry with half the length, in whole pages, down to a page. Store the length in
- * `plan`.
+ * Shorten the rings to the memory that is left, the longer one first; in a program with several
+ * sessions, also to one share each.
  */
-static enum status ring_create(const struct region_owner *owner, struct region *region,
-			       struct stream_plan *plan, unsigned int rings, unsigned int access,
-			       struct failure *failure)
+static void fit_rings(const struct region_owner *owner, struct ring_lengths *lengths)
 {
-	uint64_t length = plan->length, size;
-	enum status status;
+	const struct options *options = owner->terms->options;
+	uint64_t left = region_left(owner->account), share = share_of_many(owner->account);
+	uint64_t *longer = longer_ring(lengths);
+	uint64_t *shorter = longer == &lengths->incoming ? &lengths->outgoing : &lengths->incoming;
 
-	consider_cgroups(owner->account, length);
-	size = ring_share(owner, rings);
-	if (size > length)
-		size = length;
-	for (;;) {
-		status = region_create(owner, region, (size_t)size, access, failure);
-		if (status == STATUS_SUCCESS || size <= page_size())
-			break;
-		size = memory_pages((size_t)size / 2);
+	if (serves_multiple_clients(options) || options->connections > 1) {
+		*shorter = at_most(*shorter, share);
+		*longer = at_most(*longer, share);
 	}
-	plan->ring = size;
+	*shorter = at_most(*shorter, left / 2);
+	*longer = at_most(*longer, subtract(left, memory_pages((size_t)*shorter)));
+}
+
+static unsigned int outgoing_access(const struct region_owner *owner)
+{
+	/* no flag is needed for a WRITE: the adapter may always read local memory */
+	return owner->terms->options->operation == OPERATION_READ ? IBV_ACCESS_REMOTE_READ : 0;
+}
+
+static unsigned int incoming_access(const struct region_owner *owner)
+{
+	/* over iWARP the peer's adapter writes to the sink of an RDMA READ */
+	if (owner->terms->options->operation == OPERATION_WRITE || owner->terms->limits.iwarp)
+		return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	return IBV_ACCESS_LOCAL_WRITE;
+}
+
+/* Register both rings with these lengths, or none. */
+static enum status try_rings(const struct region_owner *owner, struct region *outgoing,
+			     struct region *incoming, const struct ring_lengths *lengths,
+			     struct failure *failure)
+{
+	enum status status = STATUS_SUCCESS;
+
+	if (lengths->outgoing > 0)
+		status = region_create(owner, outgoing, (size_t)lengths->outgoing,
+				       outgoing_access(owner), failure);
+	if (status == STATUS_SUCCESS && lengths->incoming > 0)
+		status = region_create(owner, incoming, (size_t)lengths->incoming,
+				       incoming_access(owner), failure);
+	if (status != STATUS_SUCCESS)
+		region_destroy(owner, outgoing);
 	return status;
 }
 
-enum status register_outgoing(const struct region_owner *owner, struct region *region,
-			      struct stream_plan *plan, struct failure *failure)
+/*
+ * If the registration fails, halve the longer ring, in whole pages, and retry. Both rings thus
+ * shrink together, down to a page each.
+ */
+enum status register_rings(const struct region_owner *owner, struct region *outgoing,
+			   struct region *incoming, struct transfer_plan *plan,
+			   struct failure *failure)
 {
-	bool reading = owner->terms->options->operation == OPERATION_READ;
-	/*
-	 * no access flag is needed for a WRITE of this side: the adapter may always read local
-	 * memory
-	 */
-	unsigned int access = reading ? IBV_ACCESS_REMOTE_READ : 0;
+	struct ring_lengths lengths = { .outgoing = ring_length(&plan->outgoing),
+					.incoming = ring_length(&plan->incoming) };
+	enum status status;
+	uint64_t *longer;
 
-	if (!plan->present)
-		return STATUS_SUCCESS;
-	return ring_create(owner, region, plan, owner->terms->one_way ? 1 : 2, access, failure);
-}
-
-enum status register_incoming(const struct region_owner *owner, struct region *region,
-			      struct stream_plan *plan, struct failure *failure)
-{
-	bool writing = owner->terms->options->operation == OPERATION_WRITE;
-	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
-
-	if (!plan->present)
-		return STATUS_SUCCESS;
-	/* over iWARP the peer's adapter writes to the sink of an RDMA READ */
-	if (writing || owner->terms->limits.iwarp)
-		access |= IBV_ACCESS_REMOTE_WRITE;
-	return ring_create(owner, region, plan, 1, access, failure);
+	consider_cgroups(owner->account, *longer_ring(&lengths));
+	for (;;) {
+		fit_rings(owner, &lengths);
+		longer = longer_ring(&lengths);
+		status = try_rings(owner, outgoing, incoming, &lengths, failure);
+		if (status == STATUS_SUCCESS || *longer <= page_size())
+			break;
+		*longer = memory_pages((size_t)*longer / 2);
+	}
+	plan->outgoing.ring = lengths.outgoing;
+	plan->incoming.ring = lengths.incoming;
+	return status;
 }

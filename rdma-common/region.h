@@ -67,15 +67,14 @@ enum status register_control(const struct region_owner *owner, struct region *re
 			     struct failure *failure);
 
 /*
- * Register the ring of a stream, if `plan` has one. The peer's hello must be known. Store the
- * ring's length in the plan: the stream's length, at most 8 MiB. If memory is scarce, the ring is
- * shorter, down to a page. Return STATUS_SUCCESS, or a failure if not even a page can be
- * registered.
+ * Register the rings of the streams that `plan` has. The peer's hello must be known. Store the
+ * rings' lengths in the plan: the stream's length, at most 8 MiB. If memory is scarce, a ring is
+ * shorter, down to a page. Return STATUS_SUCCESS, or a failure if not even a page for each stream
+ * can be registered.
  */
-enum status register_outgoing(const struct region_owner *owner, struct region *region,
-			      struct stream_plan *plan, struct failure *failure);
-enum status register_incoming(const struct region_owner *owner, struct region *region,
-			      struct stream_plan *plan, struct failure *failure);
+enum status register_rings(const struct region_owner *owner, struct region *outgoing,
+			   struct region *incoming, struct transfer_plan *plan,
+			   struct failure *failure);
 
 /*
  * Deregister and free the region. If deregistering fails, warn, and do not unmap memory that the

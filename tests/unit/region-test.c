@@ -186,24 +186,32 @@ TEST(locked_memory_is_rounded_up_to_whole_pages)
 
 static struct {
 	size_t most;      /* maximum bytes of one registration */
+	size_t limit;     /* maximum bytes of all registrations */
+	size_t locked;    /* bytes of all registrations */
 	size_t tried[16]; /* sizes, in the order of the calls */
 	unsigned int calls;
 	unsigned int access; /* access flags of the last call */
 	int keeps;           /* errno value with which deregistration fails; 0: it succeeds */
 	unsigned int deregistered;
-	struct ibv_mr mr;
+	struct ibv_mr regions[16];
 } kernel;
 
 struct ibv_mr *ibv_reg_mr_iova2(UNUSED struct ibv_pd *pd, UNUSED void *memory, size_t size,
 				UNUSED uint64_t iova, unsigned int access)
 {
+	struct ibv_mr *mr;
+
 	assert_between(kernel.calls, 0, 15);
+	mr = &kernel.regions[kernel.calls];
 	kernel.tried[kernel.calls++] = size;
 	kernel.access = access;
-	if (size <= kernel.most)
-		return &kernel.mr;
-	errno = ENOMEM;
-	return NULL;
+	if (size > kernel.most || memory_pages(size) > kernel.limit - kernel.locked) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	kernel.locked += memory_pages(size);
+	mr->length = size;
+	return mr;
 }
 
 #undef ibv_reg_mr
@@ -212,9 +220,10 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *memory, size_t size, int acce
 	return ibv_reg_mr_iova2(pd, memory, size, 0, (unsigned int)access);
 }
 
-int ibv_dereg_mr(UNUSED struct ibv_mr *mr)
+int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	kernel.deregistered++;
+	kernel.locked -= memory_pages(mr->length);
 	return kernel.keeps;
 }
 
@@ -236,7 +245,7 @@ static const struct memory_budget without_limit = { UINT64_MAX, "this machine's 
 static int reset(UNUSED void **state)
 {
 	memset(&kernel, 0, sizeof(kernel));
-	kernel.most = SIZE_MAX;
+	kernel.most = kernel.limit = SIZE_MAX;
 	large_page = 0;
 	options = default_options(ROLE_CLIENT);
 	options.operation = OPERATION_READ;
@@ -261,29 +270,57 @@ static struct stream_plan plan_of(uint64_t length, uint64_t passes)
 	return (struct stream_plan){ .present = true, .length = length, .passes = passes };
 }
 
+static struct transfer_plan sending(struct stream_plan stream)
+{
+	return (struct transfer_plan){ .outgoing = stream };
+}
+
+static struct transfer_plan receiving(struct stream_plan stream)
+{
+	return (struct transfer_plan){ .incoming = stream };
+}
+
+static struct transfer_plan both_ways(uint64_t outgoing_length, uint64_t incoming_length)
+{
+	return (struct transfer_plan){ .outgoing = plan_of(outgoing_length, 1),
+				       .incoming = plan_of(incoming_length, 1) };
+}
+
+static enum status register_plan(struct transfer_plan plan)
+{
+	enum status status = register_rings(&owner, &outgoing, &incoming, &plan, &failure);
+
+	if (status == STATUS_SUCCESS) {
+		assert_int_equal(plan.outgoing.ring, outgoing.size);
+		assert_int_equal(plan.incoming.ring, incoming.size);
+	}
+	return status;
+}
+
+/* Unmap the memory of a region that the kernel keeps. */
+static void forget(struct region *region)
+{
+	if (region->memory)
+		assert_int_equal(memory_unmap(region->memory, region->size), 0);
+	memset(region, 0, sizeof(*region));
+}
+
 /*
- * Register the ring of a stream, check its length in `plan` and, in whole pages, in `account`, and
- * release the ring. Return its length.
+ * Register the ring of a stream, check its length in whole pages in `account`, and release the
+ * ring. Return its length.
  */
-static uint64_t ring_of(struct stream_plan plan, bool sends)
+static uint64_t ring_of(struct stream_plan stream, bool sends)
 {
 	struct region *region = sends ? &outgoing : &incoming;
 	uint64_t size;
 
-	if (sends)
-		assert_int_equal(register_outgoing(&owner, region, &plan, &failure),
-				 STATUS_SUCCESS);
-	else
-		assert_int_equal(register_incoming(&owner, region, &plan, &failure),
-				 STATUS_SUCCESS);
+	assert_int_equal(register_plan(sends ? sending(stream) : receiving(stream)),
+			 STATUS_SUCCESS);
 	size = region->size;
-	assert_int_equal(plan.ring, size);
-	assert_ptr_equal(region->mr, &kernel.mr);
+	assert_non_null(region->mr);
 	assert_int_equal(account.registered,
 			 (size + PAGE - 1) / PAGE * PAGE); /* each region starts on its own page */
-	account.registered = 0;
-	assert_int_equal(memory_unmap(region->memory, region->size), 0);
-	memset(region, 0, sizeof(*region));
+	region_destroy(&owner, region);
 	return size;
 }
 
@@ -311,8 +348,9 @@ TEST(a_ring_has_the_length_of_its_stream_and_at_most_8_mib)
 	assert_int_equal(outgoing_ring(5000), 5000);
 	assert_int_equal(ring_of(passes, true), 1000);
 	reset(NULL);
-	assert_int_equal(register_outgoing(&owner, &outgoing, &none, &failure), STATUS_SUCCESS);
-	assert_int_equal(register_incoming(&owner, &incoming, &none, &failure), STATUS_SUCCESS);
+	assert_int_equal(
+		register_plan((struct transfer_plan){ .outgoing = none, .incoming = none }),
+		STATUS_SUCCESS);
 	assert_int_equal(kernel.calls, 0); /* a stream that is not present has no ring */
 	assert_null(outgoing.memory);
 	assert_null(incoming.memory);
@@ -327,12 +365,10 @@ TEST(cgroups_are_read_once_a_session_needs_more_than_a_page_or_is_not_alone)
 	} cases[] = { { 1, 1, false }, { 1, PAGE, false }, { 1, PAGE + 1, true }, { 2, 1, true } };
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct stream_plan plan = plan_of(cases[i].length, 1);
-
 		account.cgroups_read = false;
 		account.sessions = cases[i].sessions;
 		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
-		assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
+		assert_int_equal(register_plan(receiving(plan_of(cases[i].length, 1))),
 				 STATUS_SUCCESS);
 		assert_int_equal(account.cgroups_read, cases[i].read);
 		region_destroy(&owner, &incoming);
@@ -357,29 +393,51 @@ TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
 	assert_int_equal(kernel.calls, 4);
 }
 
+/* The longer ring is halved first: 15 and 14 pages do not fit in 16 with that of the messages. */
+TEST(both_rings_shrink_together_until_the_kernel_locks_them)
+{
+	static const size_t tried[] = { PAGE,      15 * PAGE, 14 * PAGE, 8 * PAGE,
+					14 * PAGE, 8 * PAGE,  7 * PAGE };
+
+	kernel.limit = 16 * PAGE;
+	assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
+	kernel.tried[0] = PAGE;
+	assert_int_equal(register_plan(both_ways(15 * PAGE, 14 * PAGE)), STATUS_SUCCESS);
+	assert_int_equal(kernel.calls, ENTRIES(tried));
+	assert_memory_equal(kernel.tried, tried, sizeof(tried));
+	assert_int_equal(account.registered, kernel.locked);
+	region_destroy(&owner, &control);
+	region_destroy(&owner, &outgoing);
+	region_destroy(&owner, &incoming);
+	assert_int_equal(account.registered, 0);
+}
+
 /* After the failure no memory stays registered or mapped. */
 TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 {
 	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
 
 	kernel.most = PAGE - 1;
-	assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
-			 STATUS_LOCAL_FAILURE);
+	assert_int_equal(register_plan(receiving(plan)), STATUS_LOCAL_FAILURE);
 	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
 	assert_int_equal(kernel.tried[kernel.calls - 1], PAGE);
 	assert_null(incoming.memory);
 	assert_int_equal(account.registered, 0);
 	reset(NULL);
+	kernel.limit = 2 * PAGE - 1;
+	assert_int_equal(register_plan(both_ways(PAGE, 1)), STATUS_LOCAL_FAILURE);
+	assert_null(outgoing.memory);
+	assert_int_equal(kernel.locked, 0);
+	assert_int_equal(account.registered, 0);
+	reset(NULL);
 	account.budget.locked = PAGE - 1;
-	assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
-			 STATUS_LOCAL_FAILURE);
+	assert_int_equal(register_plan(sending(plan)), STATUS_LOCAL_FAILURE);
 	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
 	assert_int_equal(kernel.calls, 0);
 	reset(NULL);
 	account.budget = (struct memory_budget){ SESSION_TAKES + PAGE - 1, "a pie", UINT64_MAX };
 	account.sessions = 1;
-	assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
-			 STATUS_LOCAL_FAILURE);
+	assert_int_equal(register_plan(sending(plan)), STATUS_LOCAL_FAILURE);
 	assert_string_equal(failure.cause,
 			    "cannot register 4096 bytes of memory: the sessions use 64 "
 			    "KiB of the 67 KiB for all sessions, a quarter of a pie; run fewer "
@@ -388,35 +446,46 @@ TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 }
 
 /*
- * The outgoing ring is registered first: it gets half of the budget if an incoming ring follows. A
- * server with many clients reserves four pages for each of 64 other sessions, but at most half of
- * the budget, and gives a sixteenth of the rest to a ring.
+ * Two long rings get half of the budget each; a short one leaves the rest to the other. A server
+ * with many clients reserves four pages for each of 64 other sessions, but at most half of the
+ * budget, and gives a sixteenth of the rest to a ring.
  */
 TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {
 	static const struct {
 		enum role role;
-		bool one_off, one_way;
-		uint64_t budget, incoming, outgoing; /* bytes; 0: the ring is not registered */
+		bool one_off;
+		uint64_t budget, sent, received; /* given, in bytes */
+		uint64_t outgoing, incoming;     /* expected lengths of the rings */
 	} cases[] = {
-		{ ROLE_CLIENT, false, false, 10 * PAGE - 1, 9 * PAGE, 4 * PAGE },
-		{ ROLE_CLIENT, false, true, 10 * PAGE - 1, 9 * PAGE, 9 * PAGE },
-		{ ROLE_CLIENT, false, false, PAGE, PAGE, 0 },
-		{ ROLE_SERVER, false, false, 17 * MEBIBYTE, MEBIBYTE, MEBIBYTE },
-		{ ROLE_SERVER, false, false, 2 * MEBIBYTE, MEBIBYTE / 16, 0 },
-		{ ROLE_SERVER, false, false, MEBIBYTE, MEBIBYTE / 32, 0 },
-		{ ROLE_SERVER, true, false, 16 * MEBIBYTE, LONGEST, LONGEST },
-		{ ROLE_SERVER, true, false, 4 * MEBIBYTE, 4 * MEBIBYTE, 2 * MEBIBYTE },
+		{ ROLE_CLIENT, false, 10 * PAGE - 1, LONGEST, LONGEST, 5 * PAGE, 4 * PAGE },
+		{ ROLE_CLIENT, false, 10 * PAGE - 1, 1, LONGEST, 1, 8 * PAGE },
+		{ ROLE_CLIENT, false, 10 * PAGE - 1, LONGEST, PAGE + 1, 7 * PAGE, PAGE + 1 },
+		{ ROLE_CLIENT, false, 10 * PAGE - 1, 0, LONGEST, 0, 9 * PAGE },
+		{ ROLE_CLIENT, false, PAGE, 0, LONGEST, 0, PAGE },
+		{ ROLE_CLIENT, false, 2 * PAGE, LONGEST, LONGEST, PAGE, PAGE },
+		{ ROLE_SERVER, false, 17 * MEBIBYTE, LONGEST, LONGEST, MEBIBYTE, MEBIBYTE },
+		{ ROLE_SERVER, false, 17 * MEBIBYTE, 1, LONGEST, 1, MEBIBYTE },
+		{ ROLE_SERVER, false, 2 * MEBIBYTE, LONGEST, LONGEST, MEBIBYTE / 16,
+		  MEBIBYTE / 16 },
+		{ ROLE_SERVER, false, MEBIBYTE, LONGEST, LONGEST, MEBIBYTE / 32, MEBIBYTE / 32 },
+		{ ROLE_SERVER, true, 16 * MEBIBYTE, LONGEST, LONGEST, LONGEST, LONGEST },
+		{ ROLE_SERVER, true, 4 * MEBIBYTE, LONGEST, LONGEST, 2 * MEBIBYTE, 2 * MEBIBYTE },
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct transfer_plan plan = both_ways(cases[i].sent, cases[i].received);
+
+		plan.outgoing.present = cases[i].sent > 0;
 		options.role = cases[i].role;
 		options.one_off = cases[i].one_off;
-		terms.one_way = cases[i].one_way;
 		account.budget.locked = cases[i].budget;
-		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);
-		if (cases[i].outgoing)
-			assert_int_equal(outgoing_ring(LENGTH_UNKNOWN), cases[i].outgoing);
+		kernel.calls = 0;
+		assert_int_equal(register_plan(plan), STATUS_SUCCESS);
+		assert_int_equal(outgoing.size, cases[i].outgoing);
+		assert_int_equal(incoming.size, cases[i].incoming);
+		region_destroy(&owner, &outgoing);
+		region_destroy(&owner, &incoming);
 	}
 	reset(NULL);
 	options.connections = 2; /* a client with several connections shares the budget, too */
@@ -459,44 +528,36 @@ TEST(threads_and_state_of_a_session_count_towards_the_budget)
 /* The budget is a quarter of 200 MiB. The first rings are long, the last ones have a page. */
 TEST(a_server_with_200_mib_has_memory_for_64_sessions_both_ways)
 {
-	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
-
 	options.role = ROLE_SERVER;
 	account.budget.total = 50 * MEBIBYTE;
 	for (unsigned int count = 1; count <= 64; count++) {
 		kernel.calls = 0;
 		account.sessions = count;
 		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
-		assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
-				 STATUS_SUCCESS);
-		assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
+		assert_int_equal(register_plan(both_ways(LENGTH_UNKNOWN, LENGTH_UNKNOWN)),
 				 STATUS_SUCCESS);
 		assert_between(account.registered + count * SESSION_TAKES, 0, 50 * MEBIBYTE);
-		memory_unmap(control.memory, control.size);
-		memory_unmap(outgoing.memory, outgoing.size);
-		memory_unmap(incoming.memory, incoming.size);
+		forget(&control);
+		forget(&outgoing);
+		forget(&incoming);
 	}
 }
 
 /* Pages of 64 KiB, as on some machines with arm64 or ppc64, need a reserve 16 times as large. */
 TEST(the_reserve_for_64_sessions_has_pages_of_this_machine)
 {
-	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
-
 	large_page = 64 << 10;
 	options.role = ROLE_SERVER;
 	account.budget.locked = 128 * MEBIBYTE;
 	for (unsigned int count = 1; count <= 64; count++) {
 		kernel.calls = 0;
 		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
-		assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
-				 STATUS_SUCCESS);
-		assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
+		assert_int_equal(register_plan(both_ways(LENGTH_UNKNOWN, LENGTH_UNKNOWN)),
 				 STATUS_SUCCESS);
 		assert_int_equal(incoming.size % (size_t)large_page, 0);
-		memory_unmap(control.memory, control.size);
-		memory_unmap(outgoing.memory, outgoing.size);
-		memory_unmap(incoming.memory, incoming.size);
+		forget(&control);
+		forget(&outgoing);
+		forget(&incoming);
 	}
 }
 
@@ -509,10 +570,9 @@ static bool is_mapped(void *memory)
 
 TEST(a_region_is_freed_after_it_is_deregistered)
 {
-	struct stream_plan plan = plan_of(5000, 1);
 	uint8_t *memory;
 
-	assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure), STATUS_SUCCESS);
+	assert_int_equal(register_plan(receiving(plan_of(5000, 1))), STATUS_SUCCESS);
 	memory = incoming.memory;
 	assert_true(is_mapped(memory));
 	region_destroy(&owner, &incoming);
@@ -526,11 +586,10 @@ TEST(a_region_is_freed_after_it_is_deregistered)
 
 TEST(a_region_that_cannot_be_deregistered_stays_mapped_and_uses_the_budget)
 {
-	struct stream_plan plan = plan_of(5000, 1);
 	uint8_t *memory;
 
 	kernel.keeps = EBUSY;
-	assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure), STATUS_SUCCESS);
+	assert_int_equal(register_plan(receiving(plan_of(5000, 1))), STATUS_SUCCESS);
 	memory = incoming.memory;
 	region_destroy(&owner, &incoming);
 	assert_int_equal(kernel.deregistered, 1);
