@@ -23,9 +23,12 @@
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
 #define ASSUMED_QUEUE_ENTRIES 128
-/* vendor_id of soft-iWARP, and a number of completions, of 32 bytes each, above 0x90000 bytes. */
+/*
+ * The vendor_id of Linux's siw. In Linux 6.1 siw applies RLIMIT_MEMLOCK even to a process with
+ * CAP_IPC_LOCK (siw_umem_get()), in Linux 7.3 it does not.
+ */
 #define SIW_VENDOR  0x626d74
-#define SIW_ENTRIES (0x90000 / 32 + 1)
+#define SIW_ENTRIES (0x90000 / 32 + 1) /* completions of 32 bytes each, above 0x90000 bytes */
 /* Maximum and minimum time of an attempt to resolve a neighbor. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
@@ -374,6 +377,7 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	limits->transport = transport_name(id->verbs, &port);
 	limits->maximum_message = message_limit(port.max_msg_sz);
 	limits->mtu = port.active_mtu;
+	limits->applies_lock_limit = attributes.vendor_id == SIW_VENDOR;
 	limits->depth = at_most_requests(options->depth, &attributes);
 	limits->request_size = limits->maximum_message < TRANSFER_REQUEST_SIZE
 				       ? limits->maximum_message

@@ -39,6 +39,7 @@ struct limits {
 	bool iwarp;               /* the transport is iWARP */
 	uint32_t maximum_message; /* maximum bytes of a message, as the port allows */
 	enum ibv_mtu mtu;         /* MTU of the port; 0: the driver does not report it */
+	bool applies_lock_limit;  /* the driver may apply RLIMIT_MEMLOCK to root as well (siw) */
 	uint64_t request_size;    /* maximum bytes of one work request of the operation */
 	unsigned int depth;       /* maximum number of outstanding work requests of the operation */
 	unsigned int inline_size; /* maximum bytes of an inline work request */

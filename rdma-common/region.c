@@ -63,19 +63,20 @@ static uint64_t subtract(uint64_t bytes, uint64_t taken)
 	return bytes > taken ? bytes - taken : 0;
 }
 
-/* Return the bytes that may still be locked. */
+static uint64_t minimum(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t memory_left(const struct region_account *account)
+{
+	return subtract(account->budget.total, memory_taken(account));
+}
+
+/* Return the bytes that the kernel may still lock for this process. */
 static uint64_t locked_left(const struct region_account *account)
 {
 	return subtract(account->budget.locked, account->registered);
-}
-
-/* Return the bytes of memory that may still be registered. */
-static uint64_t region_left(const struct region_account *account)
-{
-	uint64_t memory = subtract(account->budget.total, memory_taken(account));
-	uint64_t locked = locked_left(account);
-
-	return memory < locked ? memory : locked;
 }
 
 /* Report that fewer than `size` bytes of the budget are left. */
@@ -104,7 +105,7 @@ static enum status region_create(const struct region_owner *owner, struct region
 	uint8_t *memory;
 	int error;
 
-	if (memory_pages(size) > region_left(owner->account))
+	if (memory_pages(size) > minimum(memory_left(owner->account), locked_left(owner->account)))
 		return budget_spent(owner->account, size, failure);
 	memory = memory_map(size);
 	if (!memory)
@@ -149,24 +150,34 @@ enum status register_control(const struct region_owner *owner, struct region *re
 
 /*
  * A program with several sessions first sets aside memory for SESSIONS_TO_COME more sessions, each
- * with SESSION_LEAST pages of regions; of locked_left(), at most half. A ring gets at most
+ * with SESSION_LEAST pages of regions; of lockable memory, at most half. A ring gets at most
  * 1/RING_SHARES of the rest.
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64
 #define SESSION_LEAST    (SESSION_PAGES + 1)
 
-/* Return one ring's share of the memory that is left. */
-static uint64_t share_of_many(const struct region_account *account)
+/*
+ * Return the bytes that may still be locked, for the lengths of rings. A limit that the driver
+ * applies makes rings shorter, but refuses none: newer kernels have drivers without it.
+ */
+static uint64_t lockable(const struct region_owner *owner)
+{
+	uint64_t left = locked_left(owner->account);
+
+	if (!owner->terms->limits.applies_lock_limit)
+		return left;
+	return minimum(left, subtract(memory_lock_limit().bytes, owner->account->registered));
+}
+
+/* Return one ring's share of the memory that is left; `locked` may still be locked. */
+static uint64_t share_of_many(const struct region_account *account, uint64_t locked)
 {
 	uint64_t reserve = SESSIONS_TO_COME * SESSION_LEAST * page_size();
-	uint64_t locked = locked_left(account);
 	uint64_t memory =
-		subtract(account->budget.total,
-			 memory_taken(account) + reserve + SESSIONS_TO_COME * SESSION_MEMORY);
+		subtract(memory_left(account), reserve + SESSIONS_TO_COME * SESSION_MEMORY);
 
-	locked -= reserve < locked / 2 ? reserve : locked / 2;
-	return (memory < locked ? memory : locked) / RING_SHARES;
+	return minimum(memory, locked - minimum(reserve, locked / 2)) / RING_SHARES;
 }
 
 /* Lengths in bytes of the rings of a session. A stream that is not present has length 0. */
@@ -185,7 +196,7 @@ static uint64_t at_most(uint64_t length, uint64_t most)
 	most -= most % page_size();
 	if (most < page_size())
 		most = page_size();
-	return length < most ? length : most;
+	return minimum(length, most);
 }
 
 /* Return the greatest useful length of a stream's ring. */
@@ -201,7 +212,8 @@ static uint64_t ring_length(const struct stream_plan *stream)
 static void fit_rings(const struct region_owner *owner, struct ring_lengths *lengths)
 {
 	const struct options *options = owner->terms->options;
-	uint64_t left = region_left(owner->account), share = share_of_many(owner->account);
+	uint64_t locked = lockable(owner), left = minimum(memory_left(owner->account), locked);
+	uint64_t share = share_of_many(owner->account, locked);
 	uint64_t *longer = longer_ring(lengths);
 	uint64_t *shorter = longer == &lengths->incoming ? &lengths->outgoing : &lengths->incoming;
 

@@ -118,7 +118,10 @@ load fake
 	END
 	# long rings of the first clients leave enough lockable memory for 64 sessions, although each region takes whole
 	# pages
-	outcomes server -t 10 -s 300000 <<<"0	clients:64 together payload:300000 memory:8388608 limited	served=64"
+	outcomes server -t 10 -s 300000 <<-END
+	0	clients:64 together payload:300000 memory:8388608 limited	served=64
+	0	clients:64 together payload:300000 memory:8388608 siw	served=64
+	END
 }
 
 # The sessions end after --timeout, but the helpers that store for them stay blocked.

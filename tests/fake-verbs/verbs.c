@@ -6,6 +6,7 @@
 
 #define DEVICE_NAME "double0"
 #define POISON      0xa5
+#define SIW_VENDOR  0x626d74 /* SIW_VENDOR_ID in Linux */
 #define PAGE        4096
 #define GIDS        8
 #define CONTEXTS    8
@@ -163,6 +164,7 @@ int ibv_query_device(struct ibv_context *context UNUSED, struct ibv_device_attr 
 		attributes->max_cqe = (int)scripted_number("max_cqe", TRUE_ENTRIES);
 		attributes->max_qp = (int)scripted_number("max_qp", 0);
 		attributes->max_cq = (int)scripted_number("max_cq", 0);
+		attributes->vendor_id = scripted("siw") ? SIW_VENDOR : 0;
 		attributes->phys_port_cnt = (uint8_t)scripted_number("ports", 1);
 	}
 	return leave_with(error);

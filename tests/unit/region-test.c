@@ -493,6 +493,27 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
 }
 
+/* siw applies the limit to every process. If the kernel does not, the limit refuses no region. */
+TEST(a_ring_has_its_share_of_a_limit_that_the_driver_applies)
+{
+	struct rlimit before, limit;
+
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+	limit = (struct rlimit){ MEBIBYTE, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	options.role = ROLE_SERVER;
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
+	terms.limits.applies_lock_limit = true;
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE / 32);
+	options.one_off = true;
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
+	account.registered = 2 * MEBIBYTE;
+	assert_int_equal(register_plan(receiving(plan_of(LENGTH_UNKNOWN, 1))), STATUS_SUCCESS);
+	assert_int_equal(incoming.size, PAGE);
+	forget(&incoming);
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+}
+
 /*
  * Each session counts as SESSION_TAKES, and so does each stuck helper of an ended session. A server
  * leaves memory for 64 more sessions.
