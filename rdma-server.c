@@ -124,14 +124,14 @@ static bool misses_device(struct server *server, struct rdma_cm_id *id)
 	return true;
 }
 
-/* Add a listener on `address`. Return 0, or -1 with errno. */
+/* Add a listener on `address`. Return 0 or an errno value. */
 static int listen_on(struct server *server, struct sockaddr *address)
 {
 	struct rdma_cm_id *id;
 	int on = 1, error;
 
 	if (rdma_create_id(server->program.process.event_channel, &id, server, RDMA_PS_TCP))
-		return -1;
+		return errno;
 	/* IPv4 has its own listener: over iWARP a listener for IPv6 refuses IPv4 clients */
 	if ((address->sa_family == AF_INET6 &&
 	     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on))) ||
@@ -139,8 +139,7 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	    misses_device(server, id) || rdma_listen(id, BACKLOG)) {
 		error = errno;
 		rdma_destroy_id(id);
-		errno = error;
-		return -1;
+		return error;
 	}
 	server->listeners[server->listener_count++] = id;
 	return 0;
@@ -154,24 +153,25 @@ static bool is_unusable(int error)
 
 /*
  * Listen on each address that this host has, at most LISTENERS, all on the same port: `port` or, if
- * 0, the port of the first listener. Return 0, or -1 with errno and perhaps some listeners.
+ * 0, the port of the first listener. Return 0, or an errno value and perhaps some listeners.
  */
 static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
 {
+	int error = 0;
+
 	for (const struct addrinfo *address = addresses;
 	     address && server->listener_count < LISTENERS; address = address->ai_next) {
 		set_port(address->ai_addr, port);
-		if (listen_on(server, address->ai_addr)) {
-			/* Linux gives EADDRNOTAVAIL for a wildcard address whose port is in use */
-			if (errno == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
-				errno = EADDRINUSE;
-			if (!is_unusable(errno))
-				return -1;
-		} else if (port == 0) {
+		error = listen_on(server, address->ai_addr);
+		/* Linux gives EADDRNOTAVAIL for a wildcard address whose port is in use */
+		if (error == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
+			error = EADDRINUSE;
+		if (error && !is_unusable(error))
+			return error;
+		if (!error && port == 0)
 			port = ntohs(rdma_get_src_port(server->listeners[0]));
-		}
 	}
-	return server->listener_count > 0 ? 0 : -1;
+	return server->listener_count > 0 ? 0 : error;
 }
 
 /* Describe that the server gets no port: `port`, or if that is 0, any. */
@@ -199,7 +199,7 @@ static const struct sockaddr *find_without_interface(const struct addrinfo *addr
 	return addresses ? addresses->ai_addr : NULL;
 }
 
-/* Explain why the server cannot listen on `port` (0: any) of the addresses. */
+/* Explain why the server cannot listen on `port` of the addresses. 0 means any port. */
 static enum status explain_listening(struct server *server, const struct addrinfo *addresses,
 				     uint64_t port, int error)
 {
@@ -235,18 +235,18 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 {
 	const struct options *options = server->program.options;
 	uint64_t port = 0;
-	int failed;
+	int error;
 
 	if (options->port)
 		parse_number(options->port, 0, 65535, &port);
 	for (int attempt = 1;; attempt++) {
-		failed = listen_on_all(server, addresses, (uint16_t)port);
-		if (!failed || port != 0 || errno != EADDRINUSE || attempt == PORT_ATTEMPTS)
+		error = listen_on_all(server, addresses, (uint16_t)port);
+		if (error != EADDRINUSE || port != 0 || attempt == PORT_ATTEMPTS)
 			break;
 		stop_listening(server);
 	}
-	if (failed)
-		return explain_listening(server, addresses, port, errno);
+	if (error)
+		return explain_listening(server, addresses, port, error);
 	if (server->unfound)
 		print_warning(&server->program.console,
 			      "cannot listen on every address of --bind '%s': %s",

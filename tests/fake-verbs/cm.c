@@ -364,7 +364,7 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 		copy->event.param.conn.private_data = copy->private_data;
 	*event = &copy->event;
 	leave(0);
-	if (copy->event.status == -1 && scripted_number("library", EINVAL))
+	if (copy->event.status == -1)
 		errno = (int)scripted_number("library", EINVAL);
 	return 0;
 }

@@ -408,7 +408,9 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_
 		return NULL;
 	if (scripted("no-cq") || entries < 1 ||
 	    (uint32_t)entries > limit("max_cqe", TRUE_ENTRIES)) {
-		leave(scripted("no-cq") ? 0 : EINVAL);
+		leave(EINVAL);
+		if (scripted("no-cq"))
+			errno = 0;
 		return NULL;
 	}
 	forbid(vector < 0 || vector >= context->num_comp_vectors, "no such completion vector");

@@ -34,9 +34,10 @@
 #define THREADS          512
 #define AWAITED          4 /* maximum number of descriptors that a thread waits for */
 #define START_CLOCK      1000
-#define TOLERANCE        50  /* maximum deviation from ends:N, in ms */
-#define MAX_LEAD         20  /* maximum lead of a thread over the clock, in ms */
-#define PAUSE            100 /* pause of a thread with that lead, in us of real time */
+#define TOLERANCE        50      /* maximum deviation from ends:N, in ms */
+#define NO_ERRNO         ENOTNAM /* errno after success, which has no meaning (errno(3)) */
+#define MAX_LEAD         20      /* maximum lead of a thread over the clock, in ms */
+#define PAUSE            100     /* pause of a thread with that lead, in us of real time */
 #define ARENA_SIZE       ((size_t)64 << 20)
 
 /* Declared here because they are called before their definitions. */
@@ -384,10 +385,8 @@ int enter(const char *function)
 int leave(int error)
 {
 	unlock();
-	if (!error)
-		return 0;
-	errno = error;
-	return -1;
+	errno = error ? error : NO_ERRNO;
+	return error ? -1 : 0;
 }
 
 int leave_with(int error)
