@@ -752,7 +752,7 @@ static void handle_notifications(struct session *session)
 	if (notifications & NOTIFY_INTERRUPTED)
 		session_handle(session, EVENT_INTERRUPTED, STATUS_SUCCESS);
 	if (notifications & NOTIFY_ABANDONED)
-		session_handle(session, EVENT_FAILED, STATUS_LOCAL_FAILURE);
+		fail_for(session, NOTIFY_ABANDONED);
 }
 
 /* ---- Both payloads ---- */

@@ -600,8 +600,11 @@ void connection_notify_all(struct program *program, enum notification notificati
 {
 	struct connection *connection;
 
-	for (connection = program->connections.first; connection; connection = connection->next)
+	for (connection = program->connections.first; connection; connection = connection->next) {
+		if (notification == NOTIFY_ABANDONED)
+			connection->shared.channel_error = program->process.channel_error;
 		connection_notify(connection, notification);
+	}
 }
 
 static void notify_device_event(struct program *program, const struct device_event *event)

@@ -23,6 +23,9 @@
 /* Nanoseconds within which signals count as one: timeout(1) signals the process and its group. */
 #define SIGNAL_NANOSECONDS 100000000
 
+/* Milliseconds until the next attempt to get an event for which memory was short. */
+#define MEMORY_PAUSE 10
+
 /* descriptor_advice() regards a lower limit of open files as a cause. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
@@ -341,25 +344,48 @@ void process_close(struct process *process, bool may_report)
 
 /* ---- Waiting for events ---- */
 
-/* Copy and acknowledge one event. If the channel fails, warn, and stop watching it. */
+/*
+ * Wait for memory: the event stays in the channel, which stays readable. Warn once in a shortage. A
+ * signal ends the wait.
+ */
+static void pause_for_memory(struct process *process)
+{
+	struct pollfd signal = { .fd = process->signal_descriptor, .events = POLLIN };
+
+	if (!process->memory_short)
+		print_warning(process->console, CHANNEL_FAILED "; trying again", strerror(ENOMEM));
+	process->memory_short = true;
+	poll(&signal, 1, MEMORY_PAUSE);
+}
+
+/* Handle the failure of rdma_get_cm_event(3). If the channel has failed, stop watching it. */
+static enum wakeup get_failed(struct process *process, int error)
+{
+	if (error == EAGAIN || error == EINTR)
+		return WAKEUP_OTHER;
+	if (error == ENOMEM) {
+		pause_for_memory(process);
+		return WAKEUP_OTHER;
+	}
+	print_warning(process->console, CHANNEL_FAILED, strerror(error));
+	process->channel_error = error;
+	epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, process->event_channel->fd, NULL);
+	return WAKEUP_EXHAUSTED;
+}
+
+/* Copy and acknowledge one event. */
 static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 {
 	const struct rdma_conn_param *parameters;
 	struct rdma_cm_event *event;
 
 	errno = 0;
-	if (rdma_get_cm_event(process->event_channel, &event)) {
-		if (errno == EAGAIN || errno == EINTR)
-			return WAKEUP_OTHER;
-		print_warning(process->console, "cannot get an event of the connection manager: %s",
-			      strerror(errno));
-		epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, process->event_channel->fd,
-			  NULL);
-		return WAKEUP_EXHAUSTED;
-	}
+	if (rdma_get_cm_event(process->event_channel, &event))
+		return get_failed(process, errno);
 	memset(copy, 0, sizeof(*copy));
 	/* errno may be the negative result of a verb */
 	copy->library_error = event->status == -1 ? abs(errno) : 0;
+	process->memory_short = false;
 	copy->type = event->event;
 	copy->status = event->status;
 	copy->id = event->id;

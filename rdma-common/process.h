@@ -34,6 +34,9 @@ struct process {
 	char failure[CAUSE_SIZE]; /* reason of a failure outside of a session, or empty */
 	int signal_number;        /* the first ending signal. 0 before it arrives. */
 	struct rdma_event_channel *event_channel;
+	bool memory_short; /* rdma_get_cm_event(3) has failed for want of memory since its success
+			    */
+	int channel_error; /* errno with which the event channel has failed; 0: it works */
 	struct ibv_context **devices; /* the devices at the start, opened by librdmacm */
 	/* completion queues of reserve_siw_offset(), or NULL */
 	struct ibv_cq *reserved[MAX_RESERVED];
@@ -66,6 +69,9 @@ struct device_event {
 	enum ibv_event_type type;
 	void *context; /* context of the queue pair or completion queue that failed, or NULL */
 };
+
+/* The text for a failure of the event channel, with strerror(3) of it. */
+#define CHANNEL_FAILED "cannot get an event of the connection manager: %s"
 
 /* Reasons why process_wait() returns. */
 enum wakeup {

@@ -169,8 +169,9 @@ void explain_notification(const struct shared *shared, enum notification notific
 		status = STATUS_INTERRUPTED;
 		break;
 	case NOTIFY_ABANDONED:
-		status = STATUS_LOCAL_FAILURE;
-		break;
+		failure_set(failure, STATUS_LOCAL_FAILURE, CHANNEL_FAILED,
+			    strerror(shared->channel_error));
+		return;
 	default: /* the peer has rejected or disconnected */
 		break;
 	}

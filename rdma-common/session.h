@@ -53,7 +53,7 @@ enum notification {
 	NOTIFY_DEVICE_REMOVED = 1 << 5,
 	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in shared->device_event */
 	NOTIFY_INTERRUPTED = 1 << 7,
-	NOTIFY_ABANDONED = 1 << 8, /* the main thread can receive no more events */
+	NOTIFY_ABANDONED = 1 << 8, /* no more events arrive: shared->channel_error */
 };
 
 /*
@@ -97,7 +97,8 @@ struct shared {
 	atomic_uint notifications; /* enum notification, or-ed */
 	int wake;                  /* eventfd(2): notifications are waiting */
 	struct cm_failure establishment;
-	int setup_error; /* errno of a failed setup call; 0: none failed */
+	int setup_error;   /* errno of a failed setup call; 0: none failed */
+	int channel_error; /* errno of the failed event channel; 0: it works */
 	struct device_event device_event;
 };
 

@@ -53,6 +53,21 @@ load fake
 	END
 }
 
+# After ENOMEM the event stays in the channel. After any other error no event arrives any more.
+@test "an event for which memory is short arrives later; sessions without further events name the error" {
+	use address
+	local lost="cannot get an event of the connection manager"
+	outcomes <<-END
+	every	0	fail:rdma_get_cm_event:1:12	1x $lost: Cannot allocate memory; trying again
+	every	0	fail:rdma_get_cm_event:2:12	1x $lost: Cannot allocate memory; trying again
+	server	0	clients:3 fail:rdma_get_cm_event:4:12	1x $lost: Cannot allocate memory; trying again	served=3
+	client	3	fail:rdma_get_cm_event:1+:12	1x $lost: Cannot allocate memory; trying again	not resolved within 1 s
+	client	1	fail:rdma_get_cm_event:1:5	192.0.2.1 port 20000: $lost: Input/output error	2x $lost	0x unexpected
+	client	1	ESTABLISHED+TIMEWAIT_EXIT received-MR@500 fail:rdma_get_cm_event:4:5	192.0.2.1 port 20000: $lost: Input/output error	2x $lost
+	server	1	received-MR! clients:2 together fail:rdma_get_cm_event:3:5	127.0.0.1 port 40000: $lost: Input/output error	0x unexpected
+	END
+}
+
 @test "if the device refuses a list of requests half-way, the requests that it accepted still complete" {
 	use address
 	printf '1\twrite max_msg:64 fail:ibv_post_send:%d:12\tibv_post_send failed\t0x never completed\n' {1..9} |
