@@ -744,7 +744,6 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
 {
 	const struct hello hello = {
 		.version = HELLO_VERSION,
-		.operation = (uint8_t)options->operation,
 		.refusal = (uint8_t)refusal,
 		.length = options->maximum_payload,
 	};
@@ -812,11 +811,20 @@ enum refusal rejection_reason(const struct peer_hello *server)
 
 bool explain_rejection(const struct peer_hello *server, int status, struct failure *failure)
 {
+	enum refusal refusal = rejection_reason(server);
+	uint64_t most = server->hello.length;
+
 	if (server->hello_kind == HELLO_ABSENT) {
 		explain_silent_rejection(status, failure);
 		return false;
 	}
-	failure_set(failure, STATUS_REFUSED, "the server refused: %s",
-		    refusal_describe(rejection_reason(server)));
+	if (refusal == REFUSAL_LENGTH && most > 0)
+		failure_set(failure, STATUS_REFUSED,
+			    "the server refused: it accepts at most %" PRIu64
+			    " byte%s (--max-size of the server); send fewer, or raise that limit",
+			    most, plural(most));
+	else
+		failure_set(failure, STATUS_REFUSED, "the server refused: %s",
+			    refusal_describe(refusal));
 	return true;
 }

@@ -105,7 +105,8 @@ node_guid() {
 	client	4	iwarp refuse:255	connection rejected: no program listens on that port, or the program is not this project's rdma-server
 	client	4	refuse:1	version
 	client	4	write refuse:2	the modes differ
-	client	4	refuse:3	the server refused: the client sends nothing, or more than
+	client	4	refuse:3 payload:4096	the server refused: it accepts at most 4096 bytes (--max-size of the server); send fewer
+	client	4	refuse:3 payload:0	the server refused: the client sends nothing, or more than
 	# over iWARP a short hello arrives short; over RoCE zeros pad it, and with hello-size:4 are read as its version
 	client	4	[iwarp] version:2	$versions
 	client	4	version:5	$versions

@@ -273,22 +273,29 @@ TEST(a_refusal_is_reported_with_its_reason_and_advice)
 	/* clang-format off */
 	static const struct {
 		uint8_t refusal;
+		uint64_t length; /* in the rejection */
 		const char *words;
 	} cases[] = {
-		{ REFUSAL_SESSIONS, "the server is busy or exiting, so it accepts no further "
+		{ REFUSAL_SESSIONS, 0, "the server is busy or exiting, so it accepts no further "
 				    "session; try again later" },
-		{ REFUSAL_MEMORY, "the server could not get memory for another session; see its "
+		{ REFUSAL_MEMORY, 0, "the server could not get memory for another session; see its "
 				  "messages, or try again when other sessions have ended" },
-		{ REFUSAL_SETUP, "the server could not set up the session; see its messages" },
-		{ REFUSAL_LENGTH, "the client sends nothing, or more than the server's "
+		{ REFUSAL_SETUP, 0, "the server could not set up the session; see its messages" },
+		{ REFUSAL_LENGTH, 0, "the client sends nothing, or more than the server's "
 				  "--max-size; send one byte or more, or raise --max-size" },
-		{ 99, "this release does not know the reason; see the server's messages" },
+		{ REFUSAL_LENGTH, 1, "it accepts at most 1 byte (--max-size of the server); send "
+				  "fewer, or raise that limit" },
+		{ REFUSAL_LENGTH, UINT64_MAX, "it accepts at most 18446744073709551615 bytes (--max-size of "
+				  "the server); send fewer, or raise that limit" },
+		{ REFUSAL_SETUP, 1, "the server could not set up the session; see its messages" },
+		{ 99, 0, "this release does not know the reason; see the server's messages" },
 	};
 	/* clang-format on */
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		const struct peer_hello server = { .hello_kind = HELLO_CURRENT,
-						   .hello.refusal = cases[i].refusal };
+						   .hello.refusal = cases[i].refusal,
+						   .hello.length = cases[i].length };
 		char words[CAUSE_SIZE];
 		struct failure failure;
 
