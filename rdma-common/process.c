@@ -373,18 +373,32 @@ static enum wakeup get_failed(struct process *process, int error)
 	return WAKEUP_EXHAUSTED;
 }
 
+/*
+ * Return the errno value of a failure inside librdmacm, or 0. Most failures give status -1 and set
+ * errno, which may be the negative result of a verb. If the exchange of ECE options fails, the
+ * status is the positive result of a verb (ucma_process_conn_resp_ece() in librdmacm's cma.c). The
+ * kernel's own statuses of CONNECT_ERROR are negative.
+ */
+static int library_error(const struct rdma_cm_event *event, int error)
+{
+	if (event->status == -1)
+		return abs(error);
+	return event->event == RDMA_CM_EVENT_CONNECT_ERROR && event->status > 0 ? event->status : 0;
+}
+
 /* Copy and acknowledge one event. */
 static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 {
 	const struct rdma_conn_param *parameters;
 	struct rdma_cm_event *event;
+	int error;
 
 	errno = 0;
 	if (rdma_get_cm_event(process->event_channel, &event))
 		return get_failed(process, errno);
+	error = errno;
 	memset(copy, 0, sizeof(*copy));
-	/* errno may be the negative result of a verb */
-	copy->library_error = event->status == -1 ? abs(errno) : 0;
+	copy->library_error = library_error(event, error);
 	process->memory_short = false;
 	copy->type = event->event;
 	copy->status = event->status;

@@ -50,8 +50,8 @@ struct cm_event {
 	enum rdma_cm_event_type type;
 	int status; /* 0, a negative errno, or the transport's reason for a rejection */
 	/*
-	 * If librdmacm fails in a call to the kernel or the driver, it returns an error event with
-	 * status -1, and this errno. 0 if there was no such failure.
+	 * If librdmacm fails in a call to the kernel or the driver, it returns an error event. This
+	 * is its errno value. In any other event it is 0.
 	 */
 	int library_error;
 	struct rdma_cm_id *id;

@@ -140,7 +140,8 @@ node_guid() {
 	END
 }
 
-# If librdmacm's own work for an event fails, the status of the event is -1, and errno is the reason.
+# If librdmacm's own work for an event fails, the status is -1, and errno is the reason. One failure of a connection has
+# the reason as its positive status.
 @test "events with status -1 give the right exit status and reason, with and without errno" {
 	local device="the address was resolved to an RDMA device, but librdmacm cannot use this device"
 	local connect="the server accepted, but this host cannot set up the connection"
@@ -153,6 +154,7 @@ node_guid() {
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	the route is resolved, but librdmacm cannot query it: Cannot allocate memory	0x subnet manager
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; over InfiniBand, check that the subnet manager runs
 	client	1	write ESTABLISHED=CONNECT_ERROR:-1 refused:9	$connect: Invalid argument	0x check that the peer is up	rdma_reject=1
+	client	1	ESTABLISHED=CONNECT_ERROR:22 refused:9	$connect: Invalid argument	0x check that the peer is up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:110	$connect: Connection timed out	rdma_reject=1
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer left	0x cannot set up the connection	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:12 withdrawn:22	$connect: Cannot allocate memory
