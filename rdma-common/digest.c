@@ -24,8 +24,13 @@ void *digest_new(void)
 	XXH3_state_t *state = XXH3_createState();
 
 	if (state)
-		XXH3_64bits_reset(state);
+		digest_restart(state);
 	return state;
+}
+
+void digest_restart(void *digest)
+{
+	XXH3_64bits_reset(digest);
 }
 
 void digest_free(void *digest)

@@ -12,10 +12,12 @@
 
 /*
  * The digest of a sequence of bytes: XXH3, 64 bits. digest_new() returns NULL if memory runs out.
- * digest_value() returns the digest of all bytes added so far; more may follow.
+ * digest_restart() begins another sequence. digest_value() returns the digest of all bytes added so
+ * far; more may follow.
  */
 void *digest_new(void);
 void digest_free(void *digest);
+void digest_restart(void *digest);
 void digest_add(void *digest, const uint8_t *bytes, size_t size);
 uint64_t digest_value(const void *digest);
 

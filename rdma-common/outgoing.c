@@ -49,20 +49,6 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 	return (size_t)size;
 }
 
-/* Digest the first `size` bytes of the piece, and report them to `transfer` as filled. */
-static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size)
-{
-	const struct transfer_source *source = &transfer->source;
-	int64_t started = now_nanoseconds();
-
-	digest_add(outgoing->digest, outgoing->ring + outgoing->piece.offset, size);
-	transfer_record_filled(transfer, size);
-	/* if passes repeat, MSG_DONE carries the digest of the first one */
-	if (!source->stream.repeats || source->filled <= source->stream.plan.length)
-		outgoing->pass_digest = digest_value(outgoing->digest);
-	outgoing->nanoseconds += now_nanoseconds() - started;
-}
-
 static void fail_to_read(const struct outgoing *outgoing, const char *reason,
 			 struct failure *failure)
 {
@@ -70,11 +56,45 @@ static void fail_to_read(const struct outgoing *outgoing, const char *reason,
 		    ellipsize(outgoing->payload->name).text, reason);
 }
 
+/*
+ * Digest the first `size` bytes of the piece for MSG_DONE. If passes repeat, MSG_DONE carries the
+ * digest of the first one, and the peer would blame the path for another pass that differs. Return
+ * false at the end of such a pass.
+ */
+static bool digest_piece(struct outgoing *outgoing, const struct transfer_source *source,
+			 size_t size)
+{
+	uint64_t pass = source->stream.plan.length, start = source->filled, end = start + size;
+	bool again = source->stream.repeats && start >= pass; /* the first pass is complete */
+
+	if (again && start % pass == 0)
+		digest_restart(outgoing->digest);
+	digest_add(outgoing->digest, outgoing->ring + outgoing->piece.offset, size);
+	if (!again)
+		outgoing->pass_digest = digest_value(outgoing->digest);
+	return !again || end % pass != 0 || digest_value(outgoing->digest) == outgoing->pass_digest;
+}
+
+/* Digest the first `size` bytes of the piece, and report them to `transfer` as filled. */
+static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size,
+			 struct failure *failure)
+{
+	int64_t started = now_nanoseconds();
+	bool good = digest_piece(outgoing, &transfer->source, size);
+
+	outgoing->nanoseconds += now_nanoseconds() - started;
+	if (good)
+		transfer_record_filled(transfer, size);
+	else
+		fail_to_read(outgoing, PAYLOAD_CHANGED, failure);
+}
+
 /* Copy the bytes that the helper has read into the ring. */
-static void copy_read(struct outgoing *outgoing, struct transfer *transfer, size_t size)
+static void copy_read(struct outgoing *outgoing, struct transfer *transfer, size_t size,
+		      struct failure *failure)
 {
 	memcpy(outgoing->ring + outgoing->piece.offset, helper_buffer(outgoing->helper), size);
-	piece_filled(outgoing, transfer, size);
+	piece_filled(outgoing, transfer, size, failure);
 }
 
 /* Handle the helper's result. Return true if there is one. */
@@ -87,7 +107,7 @@ static bool take_read(struct outgoing *outgoing, struct transfer *transfer, stru
 	if (count < 0)
 		fail_to_read(outgoing, strerror(errno), failure);
 	else if (count > 0)
-		copy_read(outgoing, transfer, (size_t)count);
+		copy_read(outgoing, transfer, (size_t)count, failure);
 	else if (outgoing->payload->length == LENGTH_UNKNOWN)
 		transfer_end_source(transfer);
 	else
@@ -123,7 +143,7 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct 
 		return false;
 	}
 	make_bytes(outgoing->payload, piece->position, outgoing->ring + piece->offset, size);
-	piece_filled(outgoing, transfer, size);
+	piece_filled(outgoing, transfer, size, failure);
 	return true;
 }
 

@@ -25,7 +25,7 @@ struct outgoing {
 	bool ending;           /* --duration is over: end after the current pass */
 	struct piece piece;    /* the piece being filled, perhaps by the helper */
 	struct helper *helper; /* reads a file or a pipe. NULL if the source cannot block. */
-	void *digest;          /* digest of all bytes filled so far */
+	void *digest;          /* digest of all bytes filled so far, or of the current pass */
 	uint64_t pass_digest;  /* digest for MSG_DONE: of all passes, or of one if passes repeat */
 	int64_t nanoseconds;   /* time spent on the digest */
 };

@@ -22,6 +22,8 @@
 
 #define PAYLOAD_CUT_SHORT "it became shorter while it was read; try again when it is complete"
 
+#define PAYLOAD_CHANGED "it changed while it was sent; try again when it no longer changes"
+
 /* The outgoing payload, the same for every peer. It does not change once loaded. */
 struct payload {
 	uint8_t *memory;  /* owned: the whole payload, the beginning of a pipe, or NULL */

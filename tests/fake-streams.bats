@@ -200,6 +200,18 @@ load fake
 	done
 }
 
+# A pass of 9,000,000 bytes takes 35 calls of pread(2). It is longer than this side's ring, and fits into the peer's.
+@test "streams: the sender reports a file that changes between two passes" {
+	use address
+	local file=$BATS_TEST_TMPDIR/file
+	truncate -s 9000000 "$file"
+	outcomes both -f "$file" -n 2 <<-END
+	0	[iwarp] write ring:9000000
+	1	[iwarp] write ring:9000000 changes:36	cannot read '$file': it changed while it was sent; try again when it no longer changes
+	1	write ring:9000000 changes:70	cannot read '$file': it changed while it was sent
+	END
+}
+
 # Each limit on the file size is smaller than the payload of 140,000 bytes.
 @test "streams: no file is left if storing or the session fails" {
 	use address

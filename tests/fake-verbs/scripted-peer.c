@@ -171,7 +171,7 @@ static struct stream_plan plan_stream(bool present, const struct hello *sender,
 				      const struct hello *operator)
 {
 	bool unknown = sender->flags & HELLO_UNKNOWN;
-	uint64_t ring = unknown ? RING_OF_UNKNOWN : smaller(sender->length, MAX_RING);
+	uint64_t ring = unknown ? RING_OF_UNKNOWN : sender->length;
 	struct stream_plan plan = {
 		.present = present,
 		.length = unknown ? LENGTH_UNKNOWN : sender->length,

@@ -14,6 +14,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -1167,10 +1168,24 @@ static void wait_for_disk(const char *function, int descriptor)
 		return __real_##function arguments;       \
 	}
 
-WRAP_DISK(ssize_t, pread, (int descriptor, void *buffer, size_t size, off_t offset),
-	  (descriptor, buffer, size, offset))
 WRAP_DISK(int, fsync, (int descriptor), (descriptor))
 WRAP_DISK(int, fdatasync, (int descriptor), (descriptor))
+
+/* With changes:N, the file has other bytes from the Nth call of pread(2) on. */
+REDIRECTED(pread);
+ssize_t __wrap_pread(int descriptor, void *buffer, size_t size, off_t offset)
+{
+	static atomic_uint calls;
+	ssize_t count;
+
+	wait_for_disk("pread", descriptor);
+	if (fails("pread"))
+		return errno == ENODATA ? 0 : -1;
+	count = __real_pread(descriptor, buffer, size, offset);
+	if (count > 0 && ++calls >= scripted_number("changes", UINT_MAX))
+		*(uint8_t *)buffer ^= 1;
+	return count;
+}
 
 REDIRECTED(statvfs);
 int __wrap_statvfs(const char *path, struct statvfs *about)
