@@ -186,6 +186,11 @@ node_guid() {
 	done
 }
 
+@test "a session that polls ends when its device is removed" {
+	use address
+	outcomes both --busy-poll <<<"1	[iwarp] sent-DONE+leave until:2500	the RDMA device was removed"
+}
+
 @test "a server with --bind whose device is removed ends its sessions, reports the removal and exits with 1" {
 	use address
 	outcomes server --bind 192.0.2.1 <<-END

@@ -33,6 +33,7 @@ load fake
 	both -s 100	0	[iwarp] payload:9100 ring:3000 DONE-first received-DONE@100
 	# the peer stores slowly after MSG_DONE: after its own verdict the program waits, and confirms the peer's MSG_WINDOWs
 	every -s 100000	0	stores:1000
+	every -s 10000	0	ring:3000 stores:20000
 	client --one-way -s 100000	0	[iwarp] write one-way stores:1000
 	one-off -s 100000	0	[iwarp] one-way stores:1000
 	# this side's ring is shorter than the payload: a damaged first pass is noticed, although the next overwrites it

@@ -453,8 +453,13 @@ static bool store(struct peer *peer)
 	uint64_t most = scripted_number("stores", 0);
 	int64_t now = simulated_milliseconds();
 
-	if (stored == copied || now < peer->stores_at)
+	if (stored == copied)
 		return false;
+	/* an earlier wake-up may have replaced the one that the last store requested */
+	if (now < peer->stores_at) {
+		peer_wakes_at(peer, peer->stores_at);
+		return false;
+	}
 	if (most > 0) {
 		copied = stored + smaller(most, copied - stored);
 		peer->stores_at = now + STORE_MILLISECONDS;
