@@ -108,6 +108,14 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 	json_object_object_add(object, "latency_us", inner);
 }
 
+/* Return true if the peer sends a payload in this session. */
+static bool expects_payload(const struct setup *setup)
+{
+	const struct options *options = &setup->options;
+
+	return sends_payload(other_role(options->role), options->operation, setup->terms.one_way);
+}
+
 static void add_incoming(struct json_object *object, const struct connection *connection)
 {
 	const struct session *session = connection_session(connection);
@@ -118,7 +126,10 @@ static void add_incoming(struct json_object *object, const struct connection *co
 	if (verification_ended(&session->protocol))
 		received = sink->stored < length ? sink->stored : length; /* count one pass only */
 	json_add_count(object, "received_bytes", received);
-	json_add_flag(object, "verified", verified);
+	if (expects_payload(&connection->setup))
+		json_add_flag(object, "verified", verified);
+	else
+		json_object_object_add(object, "verified", NULL);
 	json_add_count(object, "verified_bytes",
 		       verified ? session->incoming.verification.bytes : 0);
 }

@@ -239,6 +239,18 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	[ "$(values operation transport path_mtu received_bytes)" = "read iWARP None 1024" ]
 }
 
+@test "--json: verified is null for the side of a one-way session that receives no payload" {
+	outcomes <<-END
+	client -J --one-way	0	[iwarp] write one-way	disconnected.	> "verified": null,
+	client -J --one-way	7	write one-way corrupt-out	contents are wrong	> "verified": null,
+	client -J --one-way	5	write one-way received-VERDICT!	no progress	> "verified": null,
+	client -J --one-way	0	one-way	disconnected.	> "verified": true,
+	client -J --one-way	7	one-way corrupt-in	contents are wrong	> "verified": false,
+	one-off -J	0	one-way	disconnected.	> "verified": null,
+	one-off -J	0	write one-way	disconnected.	> "verified": true,
+	END
+}
+
 @test "messages omit the middle of a long name, so that reason and advice fit" {
 	use address
 	local long shown missing="x//file': No such file or directory" taken="addresses:192.0.2.2 fail:rdma_bind_addr:1"

@@ -614,6 +614,7 @@ TEST(json_distinguishes_received_from_verified_bytes)
 		begin(ROLE_SERVER, 0);
 		set_measurements();
 		session.connection.setup.options.json = true;
+		session.connection.setup.terms.one_way = false; /* the client sends a payload */
 		session.thread.protocol = cases[i].protocol;
 		session.thread.transfer.sink.stored = cases[i].stored;
 		report_json(&session.connection);
