@@ -722,14 +722,6 @@ static void handle_rejected(struct session *session)
 		fail_for(session, NOTIFY_REJECTED);
 }
 
-static void handle_device_event(struct session *session)
-{
-	if (session->setup->terms.limits.iwarp) /* over TCP, it means a broken connection */
-		session_handle(session, EVENT_FLUSHED, STATUS_SUCCESS);
-	else
-		fail_for(session, NOTIFY_DEVICE_EVENT);
-}
-
 /* Handle all pending notifications. */
 static void handle_notifications(struct session *session)
 {
@@ -744,7 +736,9 @@ static void handle_notifications(struct session *session)
 	if (notifications & NOTIFY_DEVICE_REMOVED)
 		fail_for(session, NOTIFY_DEVICE_REMOVED);
 	if (notifications & NOTIFY_DEVICE_EVENT)
-		handle_device_event(session);
+		fail_for(session, NOTIFY_DEVICE_EVENT);
+	if (notifications & NOTIFY_BROKEN)
+		session_handle(session, EVENT_FLUSHED, STATUS_SUCCESS);
 	if (notifications & NOTIFY_REJECTED)
 		handle_rejected(session);
 	if (notifications & NOTIFY_DISCONNECTED)

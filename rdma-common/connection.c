@@ -485,8 +485,7 @@ static void connection_notify(struct connection *connection, enum notification n
 		eventfd_write(connection->shared.wake, 1);
 		return;
 	}
-	/* over iWARP the event that gives the reason follows an event of the device */
-	if (notification == NOTIFY_DEVICE_EVENT && connection->setup.terms.limits.iwarp)
+	if (notification == NOTIFY_BROKEN) /* the event that gives the reason follows */
 		return;
 	explain_notification(&connection->shared, notification, &failure);
 	connection_fail(connection, failure.status, "%s", failure.cause);
@@ -615,11 +614,14 @@ static void notify_device_event(struct program *program, const struct device_eve
 		    ibv_event_type_str(event->type));
 	if (!connection)
 		return;
-	/* over iWARP every event means a broken connection; else only the first event counts */
-	if (connection->shared.device_event.device.text[0] && !connection->setup.terms.limits.iwarp)
+	/* over TCP each event of a queue pair means a broken connection */
+	if (connection->setup.terms.limits.iwarp && event->type != IBV_EVENT_CQ_ERR) {
+		connection_notify(connection, NOTIFY_BROKEN);
 		return;
-	if (!connection->shared.device_event.device.text[0])
-		connection->shared.device_event = *event;
+	}
+	if (connection->shared.device_event.device.text[0]) /* the first event counts */
+		return;
+	connection->shared.device_event = *event;
 	connection_notify(connection, NOTIFY_DEVICE_EVENT);
 }
 

@@ -52,8 +52,9 @@ enum notification {
 	NOTIFY_DISCONNECTED = 1 << 4,
 	NOTIFY_DEVICE_REMOVED = 1 << 5,
 	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in shared->device_event */
-	NOTIFY_INTERRUPTED = 1 << 7,
-	NOTIFY_ABANDONED = 1 << 8, /* no more events arrive: shared->channel_error */
+	NOTIFY_BROKEN = 1 << 7,       /* over iWARP the device reports a broken connection */
+	NOTIFY_INTERRUPTED = 1 << 8,
+	NOTIFY_ABANDONED = 1 << 9, /* no more events arrive: shared->channel_error */
 };
 
 /*

@@ -251,6 +251,11 @@ load fake
 @test "a device event ends a session only if it concerns its queue pair or completion queue" {
 	use address
 	printf '1\tsent-MR+async:%d\tdouble0 reports: device event %d\n' 0 0 1 1 | outcomes both # CQ_ERR QP_FATAL
+	# over iWARP an event of the queue pair means that the connection broke
+	outcomes <<-END
+	both	1	iwarp sent-MR+async:0	RDMA device double0 reports: device event 0
+	client	6	iwarp sent-MR+async:1 received-MR!	the peer left
+	END
 	# QP_REQ_ERR QP_ACCESS_ERR: the peer's request caused the event
 	printf '7\tsent-MR+async:%d\tthe peer sent a request that RDMA device double0 cannot accept: device event %d\n' 2 2 3 3 |
 		outcomes both
