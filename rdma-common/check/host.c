@@ -155,10 +155,15 @@ static double model_rate(const struct host *host)
 	return most;
 }
 
-/* Return the data rate of a PCIe link: 8 of 10 bits are data, and above 5 GT/s 128 of 130. */
+/*
+ * Return the data rate of a PCIe link: 8 of 10 bits are data, and above 5 GT/s 128 of 130. From 64
+ * GT/s on the link has no line code (PCI Express Base Specification 6.1, table 1-1).
+ */
 static double link_rate(double gigatransfers, double lanes)
 {
-	return gigatransfers * lanes * (gigatransfers < 8 ? 0.8 : 128.0 / 130);
+	double share = gigatransfers < 8 ? 0.8 : gigatransfers < 64 ? 128.0 / 130 : 1;
+
+	return gigatransfers * lanes * share;
 }
 
 /* ---- Adapters ---- */

@@ -301,6 +301,8 @@ TEST(pcie_link_below_its_maximum_is_reported_as_fast_enough_or_too_slow)
 		{ PCIE("16.0 GT/s PCIe", "4"), true, "16 GT/s x4 of 16 GT/s x16 (63 Gbit/s)", NULL },
 		{ PCIE("8 GT/s", "8") BUILT("8 GT/s", "16"), true, "\n!> the adapter's PCIe link is below its maximum, too slow for the 100 Gbit/s", NULL },
 		{ PCIE("5.0 GT/s PCIe", "16"), true, "(64 Gbit/s)", NULL },
+		{ PCIE("32.0 GT/s PCIe", "16"), false, "(504 Gbit/s)", NULL },
+		{ PCIE("64.0 GT/s PCIe", "16"), false, "(1024 Gbit/s)", NULL },
 		/* a link at the adapter's maximum needs no change */
 		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), NUMA", NULL },
 		/* a virtual function reports no link */
