@@ -59,12 +59,21 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 		return usage_error("--min-rate needs a measured rate: omit --duration 0");
 	if (!options->check && count != 3)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
+	if (!options->check && looks_like_endpoint(words[0]))
+		return usage_error(
+			"the first argument is read or write, not '%s'; ADDRESS and PORT "
+			"follow",
+			words[0]);
 	if (!options->check && !parse_operation(*words++, &options->operation))
 		return PARSED_FAILED;
 	options->address = words[0]; /* NULL if the word is missing */
 	options->port = words[0] ? words[1] : NULL;
 	if (options->address && !*options->address)
 		return usage_error("ADDRESS is empty: give the name or the address of a host");
+	if (options->address && is_decimal(options->address))
+		return usage_error("ADDRESS is an address or a name, not the number '%s'; PORT is "
+				   "the last argument",
+				   options->address);
 	if (options->port && !parse_number(options->port, 1, 65535, &port))
 		return usage_error("PORT is a number from 1 to 65535, not '%s'", options->port);
 	if (output_resolve(options) != PARSED_RUN)

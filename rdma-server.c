@@ -52,7 +52,12 @@ static enum parsed parse_server_arguments(struct options *options, int argc, cha
 	if (parsed != PARSED_RUN)
 		return parsed;
 	if (argc - optind > 1)
-		return usage_error("at most one argument is allowed: read or write");
+		return usage_error("at most one argument is allowed: read or write; --port takes a "
+				   "port, --bind an address");
+	if (optind < argc && looks_like_endpoint(argv[optind]))
+		return usage_error("the argument is 'read' or 'write', not '%s'; --port takes a "
+				   "port, --bind an address",
+				   argv[optind]);
 	options->operation = OPERATION_ANY;
 	if ((optind < argc && !parse_operation(argv[optind], &options->operation)) ||
 	    output_resolve(options) != PARSED_RUN)

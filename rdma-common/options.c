@@ -286,6 +286,16 @@ static bool parse_amount(enum kind kind, const char *text, uint64_t *amount)
 	return false;
 }
 
+bool is_decimal(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789")];
+}
+
+bool looks_like_endpoint(const char *word)
+{
+	return word[strcspn(word, "0123456789:")];
+}
+
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number)
 {
 	return parse_amount(NUMBER, text, number) && *number >= minimum && *number <= maximum;
@@ -419,6 +429,9 @@ enum parsed check_options(const struct options *options)
 	bool repeats = options->operation == OPERATION_WRITE && operation_passes(options) != 1 &&
 		       !serves_multiple_clients(options);
 
+	if (options->bind && is_decimal(options->bind))
+		return usage_error("--bind takes an address or a name, not the number '%s'",
+				   options->bind);
 	if (payloads > 1)
 		return usage_error("--message, --file and --size exclude each other: give one "
 				   "payload");

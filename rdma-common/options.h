@@ -137,6 +137,12 @@ enum parsed check_options(const struct options *options);
 /* Set `*operation` from `read` or `write`. Return false after a message for another word. */
 bool parse_operation(const char *word, enum operation *operation);
 
+/* Return true for digits alone, which getaddrinfo(3) takes for an IPv4 address. */
+bool is_decimal(const char *text);
+
+/* Return true if the word, which is no operation, may be a port or an address. */
+bool looks_like_endpoint(const char *word);
+
 /* Return true if `text` is a decimal number from `minimum` to `maximum`; store it in `*number`. */
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 

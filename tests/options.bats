@@ -49,6 +49,15 @@ usage_error() {
 		usage_error "not '$port'" rdma-client read 192.0.2.1 "$port"
 	done
 	usage_error "not '65536'" rdma-server --port=65536 read
+	usage_error "the first argument is read or write, not '192.0.2.1'; ADDRESS and PORT follow" rdma-client 192.0.2.1 4700 write
+	usage_error "the operation is 'read' or 'write', not 'host'" rdma-client host 4700 write
+	usage_error "ADDRESS is an address or a name, not the number '4700'; PORT is the last argument" rdma-client write 4700 192.0.2.1
+	usage_error "not the number '192'" rdma-client --check 192
+	usage_error "--bind takes an address or a name, not the number '4700'" rdma-client --bind 4700 write 192.0.2.1 1
+	usage_error "--bind takes an address or a name, not the number '4700'" rdma-server --bind 4700
+	usage_error "the argument is 'read' or 'write', not '4700'; --port takes a port, --bind an address" rdma-server 4700
+	usage_error "not '192.0.2.1'; --port takes a port, --bind an address" rdma-server 192.0.2.1
+	usage_error "read or write; --port takes a port, --bind an address" rdma-server write 4700
 	usage_error 'invalid option' rdma-client -p 1 read 192.0.2.1 1
 	usage_error 'requires an argument' rdma-client read 192.0.2.1 1 -m
 	usage_error '--max-sessions takes a whole number' rdma-server --max-sessions=0 read
