@@ -99,7 +99,7 @@ static void resolution_timed_out(struct connection *connection)
 static void address_unresolved(const struct client *client, struct connection *connection,
 			       int error)
 {
-	const char *advice = loopback_advice(client->address->ai_addr);
+	const char *advice = kind_advice(client->address->ai_addr);
 
 	if (!advice)
 		advice = "check that the host is up, and that the route leads over a network "
@@ -110,7 +110,7 @@ static void address_unresolved(const struct client *client, struct connection *c
 
 static void route_unresolved(const struct client *client, struct connection *connection, int error)
 {
-	const char *advice = loopback_advice(client->address->ai_addr);
+	const char *advice = kind_advice(client->address->ai_addr);
 
 	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s; %s",
 			strerror(error),

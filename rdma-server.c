@@ -220,6 +220,11 @@ static enum status explain_listening(struct server *server, const struct addrinf
 		strbuf_addf(&reason, PORT_IN_USE);
 	} else if (is_unusable(error) && server->unfound) {
 		reason = guid_describe(server->unfound);
+	} else if (error == EACCES && port > 0) {
+		strbuf_addf(&reason,
+			    "%s; choose a --port of net.ipv4.ip_unprivileged_port_start or more, "
+			    "or grant CAP_NET_BIND_SERVICE",
+			    strerror(error));
 	} else if (error == EINVAL && incomplete) {
 		status = STATUS_UNRESOLVED;
 		strbuf_addf(&reason, "%s; %s", strerror(error),

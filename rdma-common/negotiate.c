@@ -148,17 +148,38 @@ bool no_port_is_free(int error)
 	return denied;
 }
 
-const char *loopback_advice(const struct sockaddr *address)
+/* An address that belongs to no single host, or only to this one. */
+struct kind {
+	bool loopback, wildcard, multicast;
+};
+
+static struct kind kind_of(const struct sockaddr *address)
 {
 	const struct sockaddr_in *ipv4 = (const void *)address;
-	const struct sockaddr_in6 *ipv6 = (const void *)address;
-	bool loopback = address->sa_family == AF_INET6
-				? IN6_IS_ADDR_LOOPBACK(&ipv6->sin6_addr)
-				: ntohl(ipv4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	const struct in6_addr *ipv6 =
+		&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+	in_addr_t number = ntohl(ipv4->sin_addr.s_addr);
 
-	return loopback ? "give the address of a network interface that has an RDMA device ('rdma "
-			  "link', 'ip address'), not a loopback address"
-			: NULL;
+	if (address->sa_family == AF_INET6)
+		return (struct kind){ .loopback = IN6_IS_ADDR_LOOPBACK(ipv6),
+				      .wildcard = IN6_IS_ADDR_UNSPECIFIED(ipv6),
+				      .multicast = IN6_IS_ADDR_MULTICAST(ipv6) };
+	return (struct kind){ .loopback = number >> 24 == IN_LOOPBACKNET,
+			      .wildcard = number == INADDR_ANY,
+			      .multicast = IN_MULTICAST(number) };
+}
+
+const char *kind_advice(const struct sockaddr *address)
+{
+	struct kind kind = kind_of(address);
+
+	if (kind.wildcard)
+		return "give an address of the server's host, not the wildcard address";
+	if (kind.multicast)
+		return "give an address of the server's host, not a multicast address";
+	return kind.loopback ? "give the address of a network interface that has an RDMA device "
+			       "('rdma link', 'ip address'), not a loopback address"
+			     : NULL;
 }
 
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options)

@@ -64,6 +64,7 @@ node_guid() {
 
 # negotiation-test checks which hellos are refused, and what the client reports for each reason of a server.
 @test "each failure of the connection manager has its exit status, reason and advice" {
+	local wildcard="give an address of the server's host, not the wildcard address"
 	local no_server="check that rdma-server runs on that host and listens on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
 	client	3	fail:getaddrinfo:1:1	cannot resolve the host name '192.0.2.1': Temporary failure in name resolution
@@ -80,6 +81,11 @@ node_guid() {
 	client	3	[iwarp] addresses:::1	$loopback
 	client	3	[iwarp] addresses:127.0.0.1,::1	1x trying the next address	2x $loopback
 	client	0	[iwarp] addresses:127.0.0.1,192.0.2.1	1x $loopback
+	client	3	[iwarp] addresses:0.0.0.0	; $wildcard	0x subnet manager
+	client	3	[iwarp] addresses:::	; $wildcard	0x check that the host is up
+	client	3	addresses:224.0.0.1 fail:rdma_resolve_addr:1:101	cannot resolve the address: Network is unreachable; give an address of the server's host, not a multicast address
+	client	3	addresses:ff02::1 fail:rdma_resolve_addr:1:101	not a multicast address
+	check 192.0.2.1	3	[iwarp] addresses:0.0.0.0	>   -> $wildcard	!> subnet manager
 	both	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
 	client	6	ESTABLISHED=UNREACHABLE:-113	No route to host
 	both	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
@@ -228,6 +234,8 @@ node_guid() {
 	one-off -B name	0	addresses:fe80::1%1,fe80::1%2	rdma_listen=2
 	server -B name -p 4000	1	$several fail:rdma_bind_addr:3:98	cannot listen on name port 4000: $taken
 	server -B name -p 4000	1	$several fail:rdma_bind_addr:3:99	cannot listen on name port 4000: $taken
+	server -p 80	1	fail:rdma_bind_addr:1+:13	all addresses port 80: Permission denied; choose a --port of net.ipv4.ip_unprivileged_port_start or more, or grant CAP_NET_BIND_SERVICE
+	server	1	fail:rdma_bind_addr:1+:13	any port: Permission denied	0x CAP_NET
 	server -B name -p 4000	1	$several fail:rdma_listen:2:12	cannot listen on name port 4000: Cannot allocate memory
 	END
 }

@@ -85,7 +85,7 @@ static const char *reason_of(const struct rdma_cm_id *id, int error)
 
 static const char *address_advice(const struct path *path, const struct rdma_cm_id *id, int error)
 {
-	const char *loopback = loopback_advice(path->address->ai_addr);
+	const char *loopback = kind_advice(path->address->ai_addr);
 
 	if (hides_reason(id))
 		return "check that 'ibv_devices' lists the RDMA device that leads to the "
@@ -160,7 +160,7 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
  */
 static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
-	const char *loopback = loopback_advice(path->address->ai_addr);
+	const char *loopback = kind_advice(path->address->ai_addr);
 	int error = resolve(path, id, deadline);
 	struct ibv_port_attr port;
 	int64_t remaining;

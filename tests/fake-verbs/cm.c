@@ -620,15 +620,17 @@ static void find_device(struct rdma_cm_id *id)
 	local_gid(&id->route.addr.addr.ibaddr.sgid);
 }
 
-/* Return true for 127.0.0.0/8 and ::1. */
+/* Return true for 127.0.0.0/8, ::1 and the wildcards, which Linux treats alike. */
 static bool is_loopback(const struct sockaddr *address)
 {
-	const struct sockaddr_in *ipv4 = (const void *)address;
-	const struct sockaddr_in6 *ipv6 = (const void *)address;
+	const struct in6_addr *ipv6 =
+		&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+	in_addr_t ipv4 =
+		ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr);
 
-	return address->sa_family == AF_INET6
-		       ? IN6_IS_ADDR_LOOPBACK(&ipv6->sin6_addr)
-		       : ntohl(ipv4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	if (address->sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(ipv6) || IN6_IS_ADDR_UNSPECIFIED(ipv6);
+	return ipv4 == INADDR_ANY || ipv4 >> 24 == IN_LOOPBACKNET;
 }
 
 int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct sockaddr *address,
