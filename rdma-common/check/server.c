@@ -646,11 +646,8 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 	return true;
 }
 
-/* Add the rate of a direction to the finding. Below --min-rate, set probe->failure. */
 static void append_rate(struct probe *probe, const char *direction, double rate)
 {
-	double wanted = (double)probe->options->minimum_rate;
-
 	strbuf_addf(&probe->findings->found, "%s%s %s",
 		    probe->findings->found.length > 0 ? ", " : "", direction,
 		    rate_describe(rate).text);
@@ -658,11 +655,29 @@ static void append_rate(struct probe *probe, const char *direction, double rate)
 		strbuf_addf(&probe->findings->found, " (%.0f %% of the link's %s)",
 			    rate * 100 / probe->path->link_rate,
 			    rate_describe(probe->path->link_rate).text);
-	if (rate < wanted && probe->failure.status == STATUS_SUCCESS)
+}
+
+/* Set probe->failure if a direction is slower than --min-rate. */
+static void compare_rates(struct probe *probe, const struct rates *rates)
+{
+	double wanted = (double)probe->options->minimum_rate;
+	bool server = rates->to_server < wanted, client = rates->to_client < wanted;
+
+	if (probe->failure.status != STATUS_SUCCESS)
+		return;
+	if (server && client)
+		failure_set(&probe->failure, STATUS_TOO_SLOW,
+			    "slower than --min-rate in both directions: %s and %s instead of %s; "
+			    "the contents are right",
+			    rate_describe(rates->to_server).text,
+			    rate_describe(rates->to_client).text, rate_describe(wanted).text);
+	else if (server || client)
 		failure_set(&probe->failure, STATUS_TOO_SLOW,
 			    "slower than --min-rate from %s: %s instead of %s; the contents are "
 			    "right",
-			    direction, rate_describe(rate).text, rate_describe(wanted).text);
+			    server ? "client to server" : "server to client",
+			    rate_describe(server ? rates->to_server : rates->to_client).text,
+			    rate_describe(wanted).text);
 }
 
 static void add_rates(struct probe *probe, const struct rates *rates)
@@ -684,6 +699,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	skewed = factor >= MUCH_SLOWER && !probe->loss.excessive;
 	append_rate(probe, "client to server", rates->to_server);
 	append_rate(probe, "server to client", rates->to_client);
+	compare_rates(probe, rates);
 	if (probe->path->is_software)
 		strbuf_addf(&probe->findings->found,
 			    "; a software device has no link rate to compare with");
