@@ -175,6 +175,7 @@ device_that_counts() {
 	END
 	outcomes check 192.0.2.1 20000 <<-END
 	0	read	> counters    no errors counted by this host's device during the sessions
+	4	read refuse:2	> server 	!> during the sessions
 	0	read set:verdict.missing=18446744073709551615	> counters    packets are reordered; no errors counted by
 	0	read set:verdict.retransmitted=18446744073709551615	> counters    packets are late; no errors counted by
 	END

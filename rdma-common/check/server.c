@@ -103,6 +103,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		.rates = rates_of(connection),
 	};
 	snprintf(outcome->peer, sizeof(outcome->peer), "%s", setup->peer.text);
+	probe->connected |= protocol->connected;
 	count_packets(probe, connection);
 	if (session->measurement.latency)
 		probe->latency = *session->measurement.latency;
@@ -876,6 +877,7 @@ static bool go_on(struct probe *probe)
 	probe->before.any = probe->after.any = false;
 	probe->packets_to_server = probe->packets_to_client = 0;
 	probe->begun = probe->measuring = 0;
+	probe->connected = false;
 	memset(&probe->failure, 0, sizeof(probe->failure));
 	return true;
 }
@@ -962,7 +964,8 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
 	const struct loss *loss = &probe->loss;
 
-	if (probe->begun == 0 || (!growth.any && probe->verified == 0))
+	if (probe->begun == 0 || (!growth.any && probe->verified == 0) ||
+	    (!probe->connected && counters_describe(&growth).length == 0))
 		return status; /* no session, or neither counters nor a verified size */
 	classify_loss(probe);
 	add_loss(probe, status);

@@ -63,6 +63,7 @@ struct probe {
 	int64_t start;          /* earliest start of the next session (now_milliseconds()) */
 	int64_t stop_time;      /* time to interrupt that session; INT64_MAX: never */
 	int64_t begun;          /* start of the first session (now_milliseconds()); 0: none */
+	bool connected;         /* a session was established */
 	int64_t measuring;      /* planned milliseconds of all rate measurements so far */
 	const char *step;       /* step of the next session's finding */
 	bool stopped;           /* no further session runs, because packets are lost */
