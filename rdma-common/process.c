@@ -166,9 +166,10 @@ static void raise_descriptor_limit(void)
 static enum status open_descriptors(struct process *process)
 {
 	raise_descriptor_limit();
-	process->main_descriptor = epoll_create1(EPOLL_CLOEXEC);
-	if (open_signals(process) || process->main_descriptor < 0 ||
-	    pipe2(process->ended, O_CLOEXEC) || make_nonblocking(process->ended[0]) ||
+	if (!open_signals(process))
+		process->main_descriptor = epoll_create1(EPOLL_CLOEXEC);
+	if (process->main_descriptor < 0 || pipe2(process->ended, O_CLOEXEC) ||
+	    make_nonblocking(process->ended[0]) ||
 	    epoll_add(process->main_descriptor, process->signal_descriptor,
 		      &process->signal_descriptor) ||
 	    epoll_add(process->main_descriptor, process->ended[0], process->ended))
