@@ -30,7 +30,7 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 {
 	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
 	struct ibv_gid_entry gid;
-	const char *advice = NULL;
+	const char *note;
 
 	path->infiniband = path->roce_v1 = false;
 	strbuf_addf(&path->findings->found, "resolved: source %s, device %s port %u",
@@ -41,11 +41,11 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 
 		path->infiniband = gid.gid_type == IBV_GID_TYPE_IB;
 		path->roce_v1 = gid.gid_type == IBV_GID_TYPE_ROCE_V1;
-		if (!path->infiniband)
-			advice = host_gid_advice(gid.gid.raw, !path->roce_v1);
-		strbuf_addf(&path->findings->found, ", GID %u (%s, %s%s%s)", gid.gid_index,
+		note = path->infiniband ? NULL : host_gid_note(gid.gid.raw, !path->roce_v1);
+		strbuf_addf(&path->findings->found, ", GID %u (%s, %s%s%s)%s%s", gid.gid_index,
 			    inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
-			    gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "");
+			    gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "",
+			    note ? "; " : "", note ? note : "");
 	}
 	evidence_set(path->evidence, FACT_source, endpoint_of(rdma_get_local_addr(id)).address);
 	evidence_set(path->evidence, FACT_transport,
@@ -53,7 +53,6 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 		     : path->infiniband                                       ? "infiniband"
 									      : "roce");
 	evidence_set(path->evidence, FACT_device, ibv_get_device_name(id->verbs->device));
-	strbuf_addf(&path->findings->advice, "%s", advice ? advice : "");
 	findings_report(path->findings, "address", true);
 }
 
@@ -147,7 +146,10 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
 	if (tos < 0 || path->roce_v1 || !find_gid(id, &gid) ||
 	    !if_indextoname(gid.ndev_ifindex, name))
 		return;
-	strbuf_addf(&path->findings->found, "%s: type of service %d; ", name, tos);
+	strbuf_addf(&path->findings->found, "%s", name);
+	if (congestion_find_lower("", name))
+		strbuf_addf(&path->findings->found, " above %s", name);
+	strbuf_addf(&path->findings->found, ": type of service %d; ", tos);
 	if (congestion_describe(name, (unsigned int)tos, &path->findings->found) &&
 	    path->options->tos != DEFAULT_TOS)
 		congestion_advise(name, (unsigned int)tos, &path->findings->advice);

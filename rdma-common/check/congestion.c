@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "congestion.h"
 
+#include <glob.h>
+#include <limits.h>
 #include <linux/dcbnl.h>
 #include <linux/rtnetlink.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../sysfs.h"
@@ -55,6 +58,25 @@ int congestion_take_dcb(struct nl_msg *message, void *context)
 	congestion->priority = decode_priority(netlink_find_within(ieee, DCB_ATTR_IEEE_APP_TABLE),
 					       congestion->dscp);
 	return NL_OK;
+}
+
+bool congestion_find_lower(const char *root, char name[IF_NAMESIZE])
+{
+	char pattern[PATH_MAX];
+	bool found = false;
+	glob_t lower;
+
+	do {
+		snprintf(pattern, sizeof(pattern), "%s/sys/class/net/%s/lower_*", root, name);
+		if (glob(pattern, 0, NULL, &lower))
+			lower.gl_pathc = 0;
+		else
+			snprintf(name, IF_NAMESIZE, "%s",
+				 strrchr(lower.gl_pathv[0], '/') + strlen("/lower_"));
+		found |= lower.gl_pathc > 0;
+		globfree(&lower);
+	} while (lower.gl_pathc > 0);
+	return found;
 }
 
 /*

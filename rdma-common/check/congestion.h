@@ -10,6 +10,7 @@
 #ifndef RDMA_COMMON_CONGESTION_H
 #define RDMA_COMMON_CONGESTION_H
 
+#include <net/if.h>
 #include <stdbool.h>
 
 #include "../netlink.h"
@@ -17,6 +18,12 @@
 
 /* UDP port of RoCE v2 */
 #define ROCE_PORT 4791
+
+/*
+ * If a network interface is above others, as a VLAN or bond is, replace its name by that of the
+ * lowest one, which knows PFC and ECN, and return true. `root`: "", except in tests.
+ */
+bool congestion_find_lower(const char *root, char name[IF_NAMESIZE]);
 
 /*
  * Append the priority of packets with this type of service, and the priorities with PFC and ECN, if

@@ -26,6 +26,8 @@ struct host {
 	struct ibv_context *verbs;
 	unsigned int port;
 	bool counts;      /* the port (for the adapter: one of its ports) is judged */
+	bool local;       /* a judged port of RoCE has link-local GIDs */
+	bool routable;    /* a judged port can be reached by a router, or needs no GID */
 	bool limited;     /* the next finding shows a limit (host_examine()) */
 	bool any_limited; /* a finding has failed */
 };
@@ -139,22 +141,6 @@ static double adapter_rate(const struct host *host)
 	return sum;
 }
 
-/* Return the highest rate of this port number among all devices of the same model; 0: not known. */
-static double model_rate(const struct host *host)
-{
-	struct sysfs_line model = sysfs_read_line("%s/board_id", host->device);
-	double most = 0;
-
-	for (size_t i = 0; model.text[0] && i < host->devices.gl_pathc; i++) {
-		const char *device = host->devices.gl_pathv[i];
-		double rate = host_port_rate(device, host->port);
-
-		if (rate > most && !strcmp(sysfs_read_line("%s/board_id", device).text, model.text))
-			most = rate;
-	}
-	return most;
-}
-
 /*
  * Return the data rate of a PCIe link: 8 of 10 bits are data, and above 5 GT/s 128 of 130. From 64
  * GT/s on the link has no line code (PCI Express Base Specification 6.1, table 1-1).
@@ -188,13 +174,12 @@ static void describe_link(struct host *host)
 		return;
 	ports = adapter_rate(host);
 	host->limited = rate < ports;
-	strbuf_addf(&host->findings->advice, "the adapter's PCIe link is below its maximum");
-	if (ports > 0)
-		strbuf_addf(&host->findings->advice, ", %s for the %g Gbit/s of its ports",
-			    rate < ports ? "too slow" : "but fast enough", ports);
-	strbuf_addf(&host->findings->advice,
-		    ": check the slot, the PCIe settings of the firmware, and 'lspci -vv' "
-		    "(LnkSta)");
+	if (host->limited)
+		strbuf_addf(&host->findings->advice,
+			    "the adapter's PCIe link is below its maximum, too slow for the %g "
+			    "Gbit/s of its ports: check the slot, the PCIe settings of the "
+			    "firmware, and 'lspci -vv' (LnkSta)",
+			    ports);
 }
 
 /* Take the next range of a list such as "0-3,8". Return false at its end. */
@@ -242,9 +227,10 @@ static void describe_node(struct host *host)
 	host->limited = true;
 	strbuf_addf(
 		&host->findings->advice,
-		"%sthis process is not allowed to run on the processors near the adapter: let it use them "
-		"('numactl --cpunodebind=%.9s --membind=%.9s', or the cpuset of its container)",
-		host->findings->advice.length ? "; " : "", node.text, node.text);
+		"%sthis process is not allowed to run on the processors near the adapter: outside of "
+		"containers run 'numactl --cpunodebind=%.9s --membind=%.9s rdma-client --check'; give a "
+		"container these processors ('docker update --cpuset-cpus=%.99s CONTAINER')",
+		host->findings->advice.length ? "; " : "", node.text, node.text, near.text);
 }
 
 static void examine_adapter(struct host *host)
@@ -287,55 +273,39 @@ static void describe_interface(struct host *host)
 			    bond.text);
 }
 
-/* Report a port. An active one is limited if the same port of a device of its model is faster. */
+/* Report a port. Its rate is no limit: cards have ports of different speed. */
 static void examine_port(struct host *host)
 {
 	struct sysfs_line state = sysfs_read_line(PORT "state", host->device, host->port);
 	struct sysfs_line rate = sysfs_read_line(PORT "rate", host->device, host->port);
-	double now = host_port_rate(host->device, host->port), most = model_rate(host);
 
 	strbuf_addf(&host->findings->found, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
 		    sysfs_read_line(PORT "link_layer", host->device, host->port).text,
 		    state.text + strcspn(state.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
 		    host->software ? "" : ", ", host->software ? "" : rate.text);
 	describe_interface(host);
-	host->limited = now > 0 && now < most;
-	if (host->limited)
-		strbuf_addf(
-			&host->findings->advice,
-			"another port of the same model runs at %g Gbit/s: check the cable, the "
-			"port of the switch, and the configured speed ('ethtool', 'ibportstate')",
-			most);
 	report_finding(host, "link");
 }
 
 /* ---- GIDs ---- */
 
-/* Return true for a link-local address of IPv6 (RFC 4291, 2.5.6) or IPv4 (RFC 3927). */
-static bool is_link_local(const struct in6_addr *gid)
+/* Return true for RFC 4291, 2.5.6. A pair of hosts uses 169.254/16 as any other subnet. */
+static bool is_link_local(const uint8_t gid[16])
 {
-	return IN6_IS_ADDR_LINKLOCAL(gid) ||
-	       (IN6_IS_ADDR_V4MAPPED(gid) && gid->s6_addr[12] == 169 && gid->s6_addr[13] == 254);
+	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
 }
 
-const char *host_gid_advice(const uint8_t gid[16], bool version_2)
+const char *host_gid_note(const uint8_t gid[16], bool version_2)
 {
-	struct in6_addr address;
-
 	if (!version_2)
-		return "this GID uses RoCE v1, which routers do not forward: only hosts in the "
-		       "same network can be reached";
-	memcpy(&address, gid, sizeof(address));
-	return is_link_local(&address)
-		       ? "routers do not forward packets of a link-local address: give the "
-			 "network interface another address ('ip address add'), and use that one"
-		       : NULL;
+		return "routers do not forward RoCE v1";
+	return is_link_local(gid) ? "routers do not forward packets of a link-local address" : NULL;
 }
 
 /* Rank a GID as NCCL does, from 1 to 4. The best, 4, is RoCE v2 with a routable IPv4 address. */
 static int rank_gid(const struct in6_addr *gid, bool version_2)
 {
-	if (host_gid_advice(gid->s6_addr, version_2))
+	if (host_gid_note(gid->s6_addr, version_2))
 		return version_2 ? 2 : 1;
 	return IN6_IS_ADDR_V4MAPPED(gid) ? 4 : 3;
 }
@@ -344,7 +314,7 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 #define ROCE_MODE "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode"
 
 /* Report the settings of NCCL for the port; over InfiniBand any GID is right. */
-static void report_setting(struct host *host, bool roce, unsigned int index, const char *advice)
+static void report_setting(struct host *host, bool roce, unsigned int index, const char *note)
 {
 	/* the file exists after root has made the device's folder (ABI: configfs-rdma_cm) */
 	struct sysfs_line mode = sysfs_read_line(ROCE_MODE, host->root, host->name, host->port);
@@ -353,11 +323,10 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 	strbuf_addf(&host->findings->found, "%s port %u: NCCL_IB_HCA==%s:%u", host->name,
 		    host->port, host->name, host->port);
 	if (roce)
-		strbuf_addf(&host->findings->found, " NCCL_IB_GID_INDEX=%u", index);
-	host->limited = roce && (advice || version_1);
-	if (roce && advice)
-		strbuf_addf(&host->findings->advice, "%s", advice);
-	else if (roce && version_1)
+		strbuf_addf(&host->findings->found, " NCCL_IB_GID_INDEX=%u%s%s", index,
+			    note ? "; " : "", note ? note : "");
+	host->limited = roce && version_1 && !note;
+	if (host->limited)
 		strbuf_addf(&host->findings->advice,
 			    "connections use RoCE v1, which routers do not forward: select RoCE v2 "
 			    "with 'echo RoCE v2 >" ROCE_MODE "'",
@@ -395,9 +364,10 @@ static void examine_gids(struct host *host)
 	struct sysfs_line entry;
 	unsigned int best = 0;
 	struct in6_addr gid;
-	const char *advice = NULL;
+	const char *note = NULL;
 	int most = 0;
 
+	host->routable |= host->counts && !roce;
 	if (!roce && strcmp(transport, "infiniband") != 0) /* only RoCE and InfiniBand use GIDs */
 		return;
 	for (unsigned int i = 0;; i++) {
@@ -415,17 +385,31 @@ static void examine_gids(struct host *host)
 			    host->port, i, inet_ntop(AF_INET6, &gid, text, sizeof(text)),
 			    entry.text);
 		report_finding(host, "gid");
+		host->local |= host->counts && is_link_local(gid.s6_addr);
+		host->routable |= host->counts && !is_link_local(gid.s6_addr);
 		if (rank_gid(&gid, version_2) <= most)
 			continue;
 		most = rank_gid(&gid, version_2);
 		best = i;
-		advice = host_gid_advice(gid.s6_addr, version_2);
+		note = host_gid_note(gid.s6_addr, version_2);
 	}
 	if (most)
-		report_setting(host, roce, best, advice);
+		report_setting(host, roce, best, note);
 }
 
 /* ---- All devices ---- */
+
+bool host_port_lacks_gids(const char *device, unsigned int port)
+{
+	for (unsigned int i = 0;; i++) {
+		struct sysfs_line gid = sysfs_read_line(PORT "gids/%u", device, port, i);
+
+		if (!gid.text[0])
+			return i > 0;
+		if (gid.text[strspn(gid.text, "0:")])
+			return false;
+	}
+}
 
 const struct host_address *host_find_address(const struct host_view *view,
 					     const struct ibv_context *verbs, unsigned int port)
@@ -475,6 +459,19 @@ static void examine_device(struct host *host)
 	}
 }
 
+/* Fail if each usable port has no GIDs but link-local ones. */
+static void judge_gids(struct host *host)
+{
+	if (!host->local || host->routable)
+		return;
+	strbuf_addf(&host->findings->found, "no port has a GID other than link-local ones");
+	strbuf_addf(&host->findings->advice,
+		    "routers do not forward packets of a link-local address: give a network "
+		    "interface another address ('ip address add'), and use that one");
+	host->counts = host->limited = true;
+	report_finding(host, "gid");
+}
+
 bool host_examine(const char *root, const struct host_view *view, struct findings *findings)
 {
 	struct host host = { .root = root, .view = view, .findings = findings };
@@ -487,6 +484,7 @@ bool host_examine(const char *root, const struct host_view *view, struct finding
 			examine_device(&host);
 		}
 	}
+	judge_gids(&host);
 	globfree(&host.devices);
 	return host.any_limited;
 }

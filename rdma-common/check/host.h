@@ -67,7 +67,13 @@ const char *host_transport(const char *device, unsigned int port);
  */
 double host_port_rate(const char *device, unsigned int port);
 
-/* Return advice on a GID of RoCE v2 (`version_2`) or v1; NULL: none. The text is static. */
-const char *host_gid_advice(const uint8_t gid[16], bool version_2);
+/* Return a note on a GID of RoCE v2 (`version_2`) or v1, a static string. NULL means none. */
+const char *host_gid_note(const uint8_t gid[16], bool version_2);
+
+/*
+ * Return true if all GIDs of a port are empty. An active port of RoCE has at least a link-local
+ * GID, unless RoCE is off.
+ */
+bool host_port_lacks_gids(const char *device, unsigned int port);
 
 #endif
