@@ -214,7 +214,7 @@ restore_rules() {
 		elif [ "$LAB_TRANSPORT" != rxe ]; then
 			names B5 "$name answers TCP, but no program listens on port 4711"
 		else
-			names B1 "$name answers, but no program listens on port 4711"
+			names B1 "$name answers, but no program listens on port 4711 of the device that has $name; one of: .*"
 			[[ $output != *"a program listens there"* ]]
 		fi
 	done
@@ -296,14 +296,14 @@ with_addresses() {
 }
 
 # bats test_tags=slow
-@test "C3: the server's link is down; its host says that there is no route" {
+@test "C3, L16: the server's link is down; its host says so, not that there is no route" {
 	repair="lab run a sh -c 'ip link set eth0 up; ip address replace 192.0.2.1/24 dev eth0; ip address replace fd00::1/64 dev eth0 nodad'"
 	lab run a ip link set eth0 down
 	lab run b ip neighbour flush dev eth0
 	limit=$BRIEF check 3 192.0.2.1
 	names C3 "no host on the network of eth0 answers for 192.0.2.1; one of: that host is down, or its link is; .*"
 	host=a check 3 192.0.2.2
-	names L6 "there is no route to 192.0.2.2 \(ENETUNREACH\)"
+	names L16 "no port of an RDMA device of this host is active"
 	lab run a ip link set eth0 up
 	lab run a ip address replace fd00::1/64 dev eth0 nodad
 }
@@ -389,7 +389,7 @@ with_roce() {
 	begin_check b fd00::1
 	limit=$BRIEF check 5 192.0.2.1 "$port"
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: a firewall .*"
-	says "  -> run 'rdma-client --check 192.0.2.2' on that host; if both print this line, look at both firewalls"
+	says "  -> run 'rdma-client --check 192.0.2.2' on 192.0.2.1; if both print this line, look at both firewalls"
 	end_check 5
 	names C9 "UDP port 4791 of fd00::1 does not answer, .*"
 	limit=$BRIEF host=a check 5 192.0.2.2
@@ -417,6 +417,16 @@ with_roce() {
 	start_server write
 	limit=$BRIEF check 5 192.0.2.1 "$port"
 	names C10 "the hardware address of 192.0.2.1 is known, but no packet comes back from 192.0.2.1; one of: .*"
+}
+
+# The entry has a hardware address of no host, as after a failover, and the kernel has not confirmed it lately.
+# bats test_tags=slow
+@test "C10: the neighbor entry of the server's address is old" {
+	repair="lab run b ip neighbour flush dev eth0"
+	lab run b ip neighbour replace 192.0.2.1 lladdr 02:00:00:00:00:99 dev eth0 nud stale
+	limit=$BRIEF check 5 192.0.2.1
+	names C10 "the hardware address of 192.0.2.1 is known, but no packet comes back from 192.0.2.1; one of: .*; that host is down, or this host's neighbour entry of 192.0.2.1 is old"
+	says "  -> run 'ip neighbour flush 192.0.2.1' on this host, and this check again; .*"
 }
 
 without_router() {
@@ -582,7 +592,7 @@ end_namespace() {
 	# shellcheck disable=SC2086 # a word for each argument
 	if has_roce_port b $as; then
 		check 4 192.0.2.1 4711
-		names B1 "192.0.2.1 answers, but no program listens on port 4711"
+		names B1 "192.0.2.1 answers, but no program listens on port 4711 of the device that has 192.0.2.1; one of: .*"
 		start_server write
 		check 0 192.0.2.1 "$port"
 	else
@@ -597,6 +607,21 @@ end_namespace() {
 	on b unshare --mount sh -c 'mount -t tmpfs none /etc/libibverbs.d; exec "$@"' - "$PROGRAMS/rdma-client" --check
 	expect 3
 	names L2 "the kernel has the RDMA device rdma0, but libibverbs has no driver for it"
+}
+
+# bats test_tags=slow
+@test "L11: the container has the file of the connection manager, and a file of no device" {
+	local address
+	for address in 192.0.2.1 ""; do
+		# shellcheck disable=SC2016 # expanded on the host
+		on b unshare --mount sh -ec 'numbers=$(stat -c "0x%t 0x%T" /dev/infiniband/rdma_cm)
+			mount -t tmpfs none /dev/infiniband
+			mknod /dev/infiniband/rdma_cm c $numbers
+			mknod /dev/infiniband/uverbs1 c 231 199
+			exec "$@"' - "$PROGRAMS/rdma-client" --check $address
+		expect 3
+		names L11 "the file /dev/infiniband/uverbs0 of rdma0 is missing"
+	done
 }
 
 # bats test_tags=slow
@@ -693,6 +718,60 @@ with_clean_hosts() {
 	names B4 "192.0.2.1 has rejected two requests as stale connections \(reason 10\)"
 }
 
+without_bridge() {
+	restore_hosts
+	lab run b rdma link del rdma1
+	lab run b ip link del br9
+} 2>/dev/null
+
+# The kernel asks for the route with the interface of the address of --bind.
+# bats test_tags=slow
+@test "C3: the address of --bind is on another interface in the same subnet, from which no host answers" {
+	repair=without_bridge
+	modules b bridge
+	lab run b ip link add br9 type bridge
+	lab run b ip address add 192.0.2.9/24 dev br9
+	lab run b ip link set br9 mtu 4200 up
+	lab run b rdma link add rdma1 type "$LAB_TRANSPORT" netdev br9
+	limit=$BRIEF check 3 --bind 192.0.2.9 192.0.2.1
+	names C3 "no host on the network of br9 answers for 192.0.2.1; one of: .*"
+}
+
+# bats test_tags=roce,slow
+@test "L8: connections use the device below the bridge that has the address, although another one is on the bridge" {
+	repair=without_bridge
+	add_upper b bridge forward_delay 0
+	lab run b rdma link add rdma1 type rxe netdev upper0
+	start_server write
+	limit=$BRIEF check "5|6" 192.0.2.1 "$port"
+	names L8 "192.0.2.2 is an address of upper0 \(bridge\), which rdma1 serves, and connections use rdma0 on eth0: it drops packets that arrive through upper0"
+	says "  -> delete rdma0: 'rdma link del rdma0'"
+	[[ $output != *firewall* ]]
+	lab run b rdma link del rdma0
+	check 0 192.0.2.1 "$port"
+}
+
+without_77() {
+	restore_rules
+	lab run a ip address del 192.0.2.77/24 dev eth0
+}
+
+# firewalld answers so to what no rule allows.
+# bats test_tags=roce,slow
+@test "B2, C9: the server's host answers that other UDP ports are prohibited" {
+	repair=without_77
+	lab run a sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/forwarding'
+	answer_each
+	lab run a ip address add 192.0.2.77/24 dev eth0
+	start_server --bind 192.0.2.77 write
+	rule a rule add pref 50 iif eth0 ipproto udp dport 47891 prohibit
+	check 4 192.0.2.1 "$port"
+	names B2 "192.0.2.1 rejects the request \(reason 28, consumer defined\), and answers UDP to 192.0.2.2; one of: .*"
+	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
+	limit=$BRIEF check 5 192.0.2.1
+	names C9 "UDP port 4791 of 192.0.2.1 does not answer, .*"
+}
+
 # bats test_tags=roce,slow
 @test "C7, L6: the server's interface is in a VRF; its host says so" {
 	local name
@@ -756,7 +835,7 @@ with_clean_hosts() {
 	local as=$NOBODY
 	repair=restore_hosts
 	check 4 192.0.2.1 4711
-	names B1 "192.0.2.1 answers, but no program listens on port 4711"
+	names B1 "192.0.2.1 answers, but no program listens on port 4711 of the device that has 192.0.2.1; one of: .*"
 	check 3 203.0.113.9
 	names L6 "there is no route to 203.0.113.9 \(ENETUNREACH\)"
 	firewall b output "udp dport 4791 drop"

@@ -25,9 +25,9 @@ load fake
 	# a program answers at each unused port: --check tries all four, and counts the last rejection as the answer
 	0	answers-everywhere refuse:2	> answers connect requests (port 47896)*Ready	rdma_connect=4
 	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
-	4	unused:4	> reach       $unknown	!> Ready
+	4	unused:4	> reach       192.0.2.1 rejects the request with reason 4 (timeout) (B6)	!> Ready
 	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
-	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on that host	!> Ready
+	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on 192.0.2.1	!> Ready
 	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
 	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       the connect request to 192.0.2.3 failed	rdma_connect=2
 	130	ROUTE_RESOLVED+signal:2	!> reach
@@ -46,9 +46,12 @@ load fake
 
 @test "--check with PORT: a request to an unused port distinguishes a stopped program from a broken path" {
 	outcomes check --duration 0 192.0.2.1 20000 <<-END
-	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 ?B1??  -> start rdma-server on that host	!> Ready	rdma_connect=1
-	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall
-	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
+	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 of the device that has 192.0.2.1; one of: *--bind? ?B1??  -> start rdma-server on 192.0.2.1, and	!> Ready	rdma_connect=1
+	5	2*ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall	rdma_connect=3
+	5	iwarp 2*ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
+	# the second request to the port is answered, or rejected
+	5	ESTABLISHED!	> reach       192.0.2.1 did not answer a request to port 20000, and has answered the next one; one of: *?C15??  -> run this again	!> ?C2?	rdma_connect=3
+	5	iwarp ESTABLISHED!	> has answered the next one; one of: *?C15?
 	5	ESTABLISHED! unused:0	> reach       the connect request to 192.0.2.1 failed, and no rule	!> ?C2?
 	130	ESTABLISHED! signal:rdma_connect:2:2	!> reach	rdma_connect=2
 	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
@@ -94,8 +97,7 @@ found() {
 		  rdma-client --check 192.0.2.1 PORT
 	END
 	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
-		device      double0 port 1: RoCE, not active, MTU 256 bytes (maximum 4096)
-		  -> the port is not active: plug in the cable, set the network interface up ('ip link set ... up'), or start the subnet manager of InfiniBand
+		device      double0 port 1: RoCE, not active, MTU 256 bytes (maximum 4096: larger packets are faster)
 		name        '192.0.2.1' is 192.0.2.1
 		address     not resolved: Cannot assign requested address
 		  -> check that the host is up ('ping'), and that 'ip route get' shows a network interface that 'rdma link' lists
@@ -107,6 +109,8 @@ found() {
 		route       resolved, MTU of the path 256 bytes
 		$congestion
 		memory      $memory
+		reach       no port of an RDMA device of this host is active (L16)
+		  -> plug in the cable, set the network interface up ('ip link set ... up'), or start the subnet manager of InfiniBand
 	END
 }
 
@@ -124,9 +128,9 @@ found() {
 	0	fail:getaddrinfo:1:1	> Ready
 	0	fail:rdma_create_id:4:12	> Ready	rdma_create_id=3
 	3	fail:rdma_create_id:1:12	> device      double0 port 1: RoCE, active*device      cannot find out which addresses of this host lead to an RDMA port: Cannot allocate memory
-	3	no-device	> device      none?  -> *$software
+	3	no-device	> device      none?reach       this host, or this network namespace, has no RDMA device ?L1??  -> *$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files
-	3	down	> device      double0 port 1: RoCE, not active
+	3	down	> device      double0 port 1: RoCE, not active*?L16??  -> plug in the cable
 	3	no-gids	> -> no address of this network namespace leads to this port
 	3	no-gids memory:8192	> -> no address of this network namespace leads to this port
 	3	[iwarp] elsewhere	> -> no address of this network namespace leads to this port
@@ -134,7 +138,7 @@ found() {
 	1	memory:8192	> memory      cannot register the 12 KiB that a session needs
 	0	unbound memory:8388608	> memory      may be locked without limit
 	END
-	outcomes check --json <<<'3	down	> "peer": null*"error": "device: double0 port 1'
+	outcomes check --json <<<'3	down	> "peer": null*"error": "reach: no port of an RDMA device'
 }
 
 @test "--check examines as many ports as a device can have" {
@@ -222,7 +226,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	END
 }
 
-@test "--check reports failed calls as findings, and exits with 3; advice alone gives status 0" {
+@test "--check reports failed calls as findings, and exits with 3" {
 	local few="  -> raise the limit of open files ('ulimit -n')"
 	outcomes check -B 192.0.2.2 192.0.2.1 <<-END
 	3	fail:getaddrinfo:1:1	> name        '192.0.2.1' not resolved: Temporary failure in name resolution
@@ -236,13 +240,13 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_resolve_route:1:110	> route       not resolved: Connection timed out?  -> over InfiniBand, check that the subnet manager runs
 	3	addresses:127.0.0.1	> route       not resolved: No such device?  -> $loopback
 	3	iwarp addresses:127.0.0.1	> address     not resolved: Invalid argument?  -> $loopback
-	3	fail:ibv_query_device:1:5	> device      double0: cannot be queried: Input/output error
-	3	fail:ibv_query_port:1:5	> device      double0 port 1: cannot be queried: Input/output error
+	3	fail:ibv_query_device:1+:5	> device      double0: cannot be queried: Input/output error
+	3	fail:ibv_query_port:1+:5	> device      double0 port 1: cannot be queried: Input/output error
 	3	ADDR_RESOLVED=ADDR_ERROR:-99	> address     not resolved: Cannot assign requested address?  -> give --bind an address of this host
 	3	fail:rdma_get_devices:1:19	> device      none*$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few
 	3	no-device	> device      none
-	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096)?  -> larger packets are faster*65536 KiB may be locked: longer payloads are transferred in pieces?reach *Ready
+	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096: larger packets are faster)*65536 KiB may be locked: longer payloads are transferred in pieces?reach *Ready
 	END
 }
 

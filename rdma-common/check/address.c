@@ -52,6 +52,10 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 		     id->verbs->device->transport_type == IBV_TRANSPORT_IWARP ? "iwarp"
 		     : path->infiniband                                       ? "infiniband"
 									      : "roce");
+	evidence_set(path->evidence, FACT_roce_version,
+		     !evidence_is(path->evidence, FACT_transport, "roce") ? ""
+		     : path->roce_v1                                      ? "1"
+									  : "2");
 	evidence_set(path->evidence, FACT_device, ibv_get_device_name(id->verbs->device));
 	findings_report(path->findings, "address", true);
 }
@@ -101,6 +105,8 @@ void path_collect_evidence(struct path *path)
 {
 	const struct devices *devices = path->devices;
 
+	if (devices->all_down)
+		evidence_set(path->evidence, FACT_link, "down");
 	if (evidence_is(path->evidence, FACT_drivers, "")) /* not collected yet */
 		evidence_collect(path->evidence, devices->view_error ? NULL : &devices->view,
 				 &path->flow);
@@ -194,12 +200,13 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 }
 
 /*
- * Over RoCE v2, send a datagram to UDP port 4791. Return false if that fails: a connect request
- * that this host's own filter drops would hang in the kernel for ever.
+ * Over RoCE v2 in software, send a datagram to UDP port 4791. Return false if that fails: a connect
+ * request that this host's own filter drops would hang in the kernel for ever. A hardware adapter
+ * sends without the kernel, so no filter sees its packets.
  */
 static bool can_send(const struct path *path)
 {
-	return path->iwarp || path->infiniband || path->roce_v1 ||
+	return path->iwarp || path->infiniband || path->roce_v1 || !path->is_software ||
 	       evidence_can_send(path->evidence, &path->flow);
 }
 
@@ -252,8 +259,6 @@ static bool check_address(struct path *path)
 		const char *advice = descriptor_advice(error);
 
 		evidence_set_error(path->evidence, FACT_error, error);
-		if (!advice && !find_cause(path))
-			advice = rdma_cm_advice();
 		return unresolved(path, "address",
 				  "cannot use the connection manager: ", strerror(error),
 				  advice ? advice : "");
@@ -266,13 +271,13 @@ static bool check_address(struct path *path)
 		const char *device = id->verbs->device->ibdev_path;
 
 		path->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+		path->is_software = host_is_software(device);
 		found = can_send(path);
 		path->gid[0] = '\0';
 		if (!path->iwarp)
 			inet_ntop(AF_INET6, &id->route.addr.addr.ibaddr.dgid, path->gid,
 				  sizeof(path->gid));
 		devices_try_memory(path->devices, id->verbs);
-		path->is_software = host_is_software(device);
 		path->link_rate =
 			path->is_software ? 0 : host_port_rate(device, id->port_num) * 1e9;
 	}

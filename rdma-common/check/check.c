@@ -9,6 +9,7 @@
 
 #include "../json.h"
 #include "../log.h"
+#include "../reasons.h"
 #include "host.h"
 #include "reach.h"
 
@@ -63,8 +64,8 @@ static void explain(struct check *check, bool required)
 /* Explain why no session can be tried: no device, address or memory can be used. */
 static void explain_path(struct check *check, bool devices, bool usable)
 {
-	if (usable) /* memory cannot be registered, which no fact about the address explains */
-		check->path.flow.address = NULL;
+	if (usable)
+		evidence_set(&check->evidence, FACT_memory, "failed");
 	evidence_set_error(&check->evidence, FACT_error, check->devices.memory_error);
 	if (!devices && (!check->devices.error || check->devices.error == ENODEV))
 		evidence_set_error(&check->evidence, FACT_error, ENODEV);
@@ -122,6 +123,17 @@ static struct strbuf answer_of(const struct outcome *outcome)
 	return text;
 }
 
+/* Set a fact to the answer to the latest connect request, and the name of a rejection's reason. */
+static void set_answer(struct check *check, enum fact fact)
+{
+	const struct outcome *outcome = check->probe.outcome;
+	const char *reason = rejection_describe(outcome->connect_status);
+
+	evidence_set(&check->evidence, fact, answer_of(outcome).text);
+	if (fact == FACT_request && outcome->connect_status > 0)
+		evidence_set(&check->evidence, FACT_reason, reason ? reason : "unknown");
+}
+
 /*
  * Send a connect request to a port; set a fact to the answer. Return false if no session ran, or a
  * signal arrived.
@@ -142,8 +154,15 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	address->sin_port = before;
 	if (probe->outcome_count == 0 || check->process->signal_number)
 		return false;
-	evidence_set(&check->evidence, fact, answer_of(probe->outcome).text);
+	set_answer(check, fact);
 	return true;
+}
+
+static bool is_answered(const struct check *check, enum fact fact)
+{
+	return !evidence_is(&check->evidence, fact, "") &&
+	       !evidence_is(&check->evidence, fact, "silent") &&
+	       !evidence_is(&check->evidence, fact, "failed");
 }
 
 /*
@@ -167,15 +186,19 @@ static bool send_to_unused(struct check *check, enum fact fact)
 /* Find out by more requests and UDP datagrams why a request failed, and report the reason. */
 static void explain_request(struct check *check)
 {
+	const struct sockaddr_in *address = (void *)check->path.address->ai_addr;
+	bool silent = evidence_is(&check->evidence, FACT_request, "silent");
 	struct options *session = &check->probe.session;
 
 	if (session->timeout_seconds > CONTROL_SECONDS)
 		session->timeout_seconds = CONTROL_SECONDS;
-	if (check->options->port && evidence_is(&check->evidence, FACT_request, "silent") &&
-	    !send_to_unused(check, FACT_control))
+	if (check->options->port && silent && !send_to_unused(check, FACT_control))
 		return;
-	if (check->options->tos != DEFAULT_TOS &&
-	    evidence_is(&check->evidence, FACT_request, "silent")) {
+	/* the path may have been down only during the first request */
+	if (is_answered(check, FACT_control) &&
+	    !send_request(check, FACT_again, ntohs(address->sin_port)))
+		return;
+	if (check->options->tos != DEFAULT_TOS && silent) {
 		session->tos = DEFAULT_TOS;
 		if (!send_to_unused(check, FACT_plain))
 			return;
@@ -233,10 +256,12 @@ enum status check_reach(struct check *check, enum status status, session_functio
 			evidence_collect_listeners(&check->evidence, &check->path.flow);
 			reach_report_listeners(&check->findings, &check->evidence);
 		}
-	} else if ((status == STATUS_REFUSED || status == STATUS_TIMED_OUT) && !probe->reached &&
-		   probe->verified == 0 && !probe->outcome->connected) {
-		evidence_set(&check->evidence, FACT_request, answer_of(probe->outcome).text);
+	} else if (probe_is_unreached(probe)) {
+		set_answer(check, FACT_request);
 		explain_request(check);
+	} else if (probe_lacks_bytes(probe)) {
+		set_answer(check, FACT_request);
+		explain(check, false);
 	}
 	return check->process->signal_number ? STATUS_INTERRUPTED : status;
 }

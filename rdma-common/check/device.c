@@ -81,71 +81,99 @@ static int find_own_addresses(struct host_view *view)
 
 /* ---- Devices ---- */
 
-/* Report a port of a device. Return true if it can be used. */
-static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8_t number)
+/* Return true if sessions can use the port, whose attributes are in `port`. */
+static bool is_usable(const struct devices *devices, struct ibv_context *verbs, uint8_t number,
+		      const struct ibv_port_attr *port)
 {
 	enum ibv_transport_type transport = verbs->device->transport_type;
-	bool iwarp = transport == IBV_TRANSPORT_IWARP, reliable, active, missed, reached;
+
+	return (transport == IBV_TRANSPORT_IWARP || transport == IBV_TRANSPORT_IB) &&
+	       port->state == IBV_PORT_ACTIVE &&
+	       (devices->view_error || host_find_address(&devices->view, verbs, number));
+}
+
+/* Describe a port by its attributes. */
+static void describe_port(const struct devices *devices, struct ibv_context *verbs, uint8_t number,
+			  const struct ibv_port_attr *port)
+{
+	struct strbuf *found = &devices->findings->found;
+	bool iwarp = verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	bool ethernet = port->link_layer == IBV_LINK_LAYER_ETHERNET && !iwarp;
+
+	strbuf_addf(found, "%s, %s", transport_name(verbs, port), ibv_port_state_str(port->state));
+	if (!iwarp)
+		strbuf_addf(found, ", MTU %u bytes (maximum %u%s)", mtu_bytes(port->active_mtu),
+			    mtu_bytes(port->max_mtu),
+			    ethernet && port->active_mtu < port->max_mtu
+				    ? ": larger packets are faster"
+				    : "");
+	if (ethernet && port->state == IBV_PORT_ACTIVE &&
+	    host_port_lacks_gids(verbs->device->ibdev_path, number))
+		strbuf_addf(found, ", no GID: RoCE is off");
+}
+
+/* Report a port of a device, with advice only if no port can be used, or its node GUID is 0. */
+static void check_port(struct devices *devices, struct ibv_context *verbs, uint8_t number)
+{
+	enum ibv_transport_type transport = verbs->device->transport_type;
+	struct strbuf *advice = &devices->findings->advice;
 	struct ibv_port_attr port;
 	int error = verb_error(ibv_query_port(verbs, number, &port));
 
 	strbuf_addf(&devices->findings->found, "%s port %u: ", ibv_get_device_name(verbs->device),
 		    number);
-	if (error) {
+	if (error)
 		strbuf_addf(&devices->findings->found, "cannot be queried: %s", strerror(error));
-		return findings_report(devices->findings, "device", false);
-	}
-	strbuf_addf(&devices->findings->found, "%s, %s", transport_name(verbs, &port),
-		    ibv_port_state_str(port.state));
-	if (!iwarp)
-		strbuf_addf(&devices->findings->found, ", MTU %u bytes (maximum %u)",
-			    mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
-	reliable = iwarp || transport == IBV_TRANSPORT_IB;
-	active = port.state == IBV_PORT_ACTIVE;
-	reached = devices->view_error || host_find_address(&devices->view, verbs, number);
-	missed = !reached && guid_is_zero(device_folder(verbs->device).text);
-	if (!reliable) /* for example EFA */
-		strbuf_addf(&devices->findings->advice,
-			    "use another device: this one has no reliable connections, which every "
-			    "session needs");
-	else if (missed)
-		strbuf_addf(&devices->findings->advice, "%s", guid_describe(verbs).text);
-	else if (!active)
-		strbuf_addf(
-			&devices->findings->advice,
-			"the port is not active: plug in the cable, set the network interface up "
-			"('ip link set ... up'), or start the subnet manager of InfiniBand");
-	else if (!reached)
-		strbuf_addf(&devices->findings->advice,
+	else
+		describe_port(devices, verbs, number, &port);
+	if (!error && !is_usable(devices, verbs, number, &port) && guid_is_zero(device_folder(verbs->device).text) &&
+	    !host_find_address(&devices->view, verbs, number))
+		strbuf_addf(advice, "%s", guid_describe(verbs).text);
+	else if (error || devices->any_usable)
+		;
+	else if (transport != IBV_TRANSPORT_IWARP && transport != IBV_TRANSPORT_IB) /* EFA */
+		strbuf_addf(advice, "use another device: this one has no reliable connections, "
+				    "which every session needs");
+	else if (port.state == IBV_PORT_ACTIVE)
+		strbuf_addf(advice,
 			    "no address of this network namespace leads to this port: give its "
 			    "network interface ('rdma link'; IPoIB for InfiniBand) an address "
 			    "('ip address add'); give a container that interface, or the host's "
 			    "network");
-	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
-		 !iwarp)
-		strbuf_addf(
-			&devices->findings->advice,
-			"larger packets are faster: raise the MTU of this network interface, of the "
-			"other host's, and of the switches between them ('ip link set ... mtu 4200')");
-	return findings_report(devices->findings, "device", reliable && active && reached);
+	findings_report(devices->findings, "device", devices->any_usable);
 }
 
-/* Report the ports of a device. Return true if one can be used. */
-static bool check_device(struct devices *devices, struct ibv_context *verbs)
+/* Report the ports of a device. */
+static void check_device(struct devices *devices, struct ibv_context *verbs)
 {
 	struct ibv_device_attr attributes;
 	int error = verb_error(ibv_query_device(verbs, &attributes));
-	bool usable = false;
 
 	if (error) {
 		strbuf_addf(&devices->findings->found, "%s: cannot be queried: %s",
 			    ibv_get_device_name(verbs->device), strerror(error));
-		return findings_report(devices->findings, "device", false);
+		findings_report(devices->findings, "device", devices->any_usable);
+		return;
 	}
 	/* a uint8_t would become 0 after port 255 */
 	for (unsigned int port = 1; port <= attributes.phys_port_cnt; port++)
-		usable |= check_port(devices, verbs, (uint8_t)port);
-	return usable;
+		check_port(devices, verbs, (uint8_t)port);
+}
+
+/* Set any_usable and all_down from the ports of a device. */
+static void survey_device(struct devices *devices, struct ibv_context *verbs)
+{
+	struct ibv_device_attr attributes;
+	struct ibv_port_attr port;
+
+	if (ibv_query_device(verbs, &attributes))
+		return;
+	for (unsigned int number = 1; number <= attributes.phys_port_cnt; number++) {
+		if (ibv_query_port(verbs, (uint8_t)number, &port))
+			continue;
+		devices->all_down = devices->all_down && port.state != IBV_PORT_ACTIVE;
+		devices->any_usable |= is_usable(devices, verbs, (uint8_t)number, &port);
+	}
 }
 
 /* ---- Memory ---- */
@@ -209,8 +237,6 @@ static bool report_unbound(struct devices *devices)
 
 	if (exhausted)
 		advice = NO_PORT_ADVICE;
-	else if (!advice)
-		advice = rdma_cm_advice();
 	strbuf_addf(&devices->findings->found,
 		    "cannot find out which addresses of this host lead to an RDMA port: %s",
 		    exhausted ? NO_PORT_REASON : strerror(devices->view_error));
@@ -221,7 +247,7 @@ static bool report_unbound(struct devices *devices)
 bool devices_check(struct devices *devices, bool with_memory)
 {
 	struct host_view *view = &devices->view;
-	bool usable = false;
+	const char *advice;
 	int count = 0, error;
 
 	errno = 0;
@@ -229,21 +255,25 @@ bool devices_check(struct devices *devices, bool with_memory)
 	error = view->devices ? 0 : errno;
 	devices->error = error;
 	view->device_count = view->devices ? (size_t)count : 0;
+	devices->all_down = view->device_count > 0;
 	if (view->device_count > 0)
 		devices->view_error = find_own_addresses(view);
+	for (size_t i = 0; i < view->device_count; i++)
+		survey_device(devices, view->devices[i]);
 	for (size_t i = 0; i < view->device_count; i++) {
-		usable |= check_device(devices, view->devices[i]);
+		check_device(devices, view->devices[i]);
 		if (with_memory && !devices->memory_error)
 			devices_try_memory(devices, view->devices[i]);
 	}
 	if (devices->view_error)
 		return report_unbound(devices);
 	if (view->device_count > 0)
-		return usable;
+		return devices->any_usable;
+	advice = descriptor_advice(error);
 	strbuf_addf(&devices->findings->found, "none");
-	if (descriptor_advice(error))
+	if (advice)
 		strbuf_addf(&devices->findings->found, ": %s", strerror(error));
-	strbuf_addf(&devices->findings->advice, "%s", device_advice(error));
+	strbuf_addf(&devices->findings->advice, "%s", advice ? advice : "");
 	return findings_report(devices->findings, "device", false);
 }
 

@@ -20,6 +20,8 @@ struct devices {
 	int error;             /* errno value of listing the devices; 0: success */
 	int view_error;        /* errno value of finding the addresses; 0: success */
 	int memory_error;      /* errno value of registering memory for a session; 0: success */
+	bool any_usable;       /* a port can be used */
+	bool all_down;         /* there are devices, but none of their ports is active */
 	bool memory_tried;     /* an attempt to register memory was made */
 	bool lock_limited; /* the locked-memory limit applies to the device that was tried last */
 };

@@ -39,6 +39,8 @@
  * longer datagram of zeros is for queue pair 0, and is dropped.
  */
 #define DATAGRAM_SIZE 64
+/* Objects of a session: protection domain, completion queue, queue pair, memory regions. */
+#define SESSION_OBJECTS 8
 /* State of an identifier that listens (enum rdma_cm_state in the kernel's cma_priv.h). */
 #define STATE_LISTEN 8
 
@@ -131,12 +133,12 @@ static const char *address_of(const struct nlattr *raw, char text[INET6_ADDRSTRL
 }
 
 /* Call `function` with the kernel's message about each object. The request has `size` bytes. */
-static void dump_all(struct evidence *evidence, int type, size_t size, nl_recvmsg_msg_cb_t function)
+static void dump_all(void *context, int type, size_t size, nl_recvmsg_msg_cb_t function)
 {
 	const struct ifinfomsg all = { 0 }; /* no caller's request is longer */
 
 	netlink_ask(NETLINK_ROUTE, netlink_make_request(type, NLM_F_DUMP, &all, size), function,
-		    evidence);
+		    context);
 }
 
 /* Set the facts vrf, gid_kind and route_kind, if they are about this network interface. */
@@ -159,6 +161,8 @@ static int examine_link(struct nl_msg *message, void *evidence)
 		     : link->ifi_type == ARPHRD_INFINIBAND ? "infiniband"
 		     : link->ifi_type == ARPHRD_LOOPBACK   ? "loopback"
 							   : kind);
+	if (!strcmp(kind, "veth"))
+		evidence_set(evidence, FACT_route_kind, kind);
 	return NL_OK;
 }
 
@@ -197,31 +201,80 @@ static void add_address(struct nl_msg *request, int type, const struct sockaddr 
 		netlink_add(request, type, &ipv6->sin6_addr, sizeof(ipv6->sin6_addr));
 }
 
+/* An address of this host as text, and the number of its network interface. */
+struct bound {
+	struct endpoint address;
+	uint32_t interface;
+};
+
+static int examine_bound(struct nl_msg *message, void *context)
+{
+	const struct ifaddrmsg *own = nlmsg_data(nlmsg_hdr(message));
+	struct nlattr *address = netlink_find(message, sizeof(*own), IFA_LOCAL);
+	struct bound *bound = context;
+	char text[INET6_ADDRSTRLEN];
+
+	if (!address) /* IPv6 without a peer */
+		address = netlink_find(message, sizeof(*own), IFA_ADDRESS);
+	if (!strcmp(address_of(address, text), bound->address.address))
+		bound->interface = own->ifa_index;
+	return NL_OK;
+}
+
+/*
+ * Return the number of the network interface that the kernel asks for a route of `flow`: that of
+ * the source (rdma_translate_ip() sets bound_dev_if), or of a link-local address. Return 0 for any.
+ */
+static uint32_t find_bound(const struct flow *flow)
+{
+	const struct sockaddr *end = flow->source ? flow->source : flow->address;
+	const struct sockaddr_in6 *ipv6 = (const void *)end;
+	struct bound bound = { 0 };
+
+	if (end->sa_family == AF_INET6 && ipv6->sin6_scope_id)
+		return ipv6->sin6_scope_id;
+	if (!flow->source)
+		return 0;
+	bound.address = endpoint_of(flow->source);
+	dump_all(&bound, RTM_GETADDR, sizeof(struct ifaddrmsg), examine_bound);
+	return bound.interface;
+}
+
 /* Ask the kernel for the route of `flow`, and set its facts; on failure `route` is the error. */
 static void find_route(struct evidence *evidence, const struct flow *flow)
 {
+	const uint32_t interface = find_bound(flow);
 	const struct rtmsg body = { .rtm_family = (uint8_t)flow->address->sa_family };
 	struct nl_msg *request = netlink_make_request(RTM_GETROUTE, 0, &body, sizeof(body));
 
 	add_address(request, RTA_DST, flow->address);
 	if (flow->source)
 		add_address(request, RTA_SRC, flow->source);
+	if (interface)
+		netlink_add(request, RTA_OIF, &interface, sizeof(interface));
 	evidence_set_error(evidence, FACT_route,
 			   netlink_ask(NETLINK_ROUTE, request, examine_route, evidence));
 }
 
-/* Find out if the hardware address of the next hop is known. Tunnels need none (NUD_NOARP). */
+/*
+ * Find out if the hardware address of the next hop is known, and if that host has answered lately.
+ * Tunnels need none (NUD_NOARP).
+ */
 static int examine_neighbour(struct nl_msg *message, void *evidence)
 {
 	const struct ndmsg *neighbour = nlmsg_data(nlmsg_hdr(message));
 	char name[IF_NAMESIZE] = "", address[INET6_ADDRSTRLEN];
 	bool failed = neighbour->ndm_state & (NUD_FAILED | NUD_INCOMPLETE);
+	bool unconfirmed = neighbour->ndm_state & (NUD_STALE | NUD_DELAY | NUD_PROBE);
 
 	if_indextoname((unsigned int)neighbour->ndm_ifindex, name);
 	address_of(netlink_find(message, sizeof(*neighbour), NDA_DST), address);
 	if (evidence_is(evidence, FACT_route_interface, name) &&
 	    evidence_is(evidence, FACT_next_hop, address) && neighbour->ndm_state & ~NUD_NOARP)
-		evidence_set(evidence, FACT_neighbour, failed ? "failed" : "resolved");
+		evidence_set(evidence, FACT_neighbour,
+			     failed        ? "failed"
+			     : unconfirmed ? "unconfirmed"
+					   : "resolved");
 	return NL_OK;
 }
 
@@ -243,23 +296,116 @@ static const struct host_address *find_source(const struct evidence *evidence,
 	return NULL;
 }
 
-/* Find the device that has the source address, or else the first one, and describe it. */
-static void find_devices(struct evidence *evidence, const struct host_view *view)
+/* A port of a device. The interface is empty if it is in another network namespace. */
+struct port {
+	char device[IBV_SYSFS_NAME_MAX], interface[IF_NAMESIZE];
+	uint32_t number;
+};
+
+struct ports {
+	struct port list[128];
+	size_t count;
+};
+
+static int take_port(struct nl_msg *message, void *context)
+{
+	struct ports *ports = context;
+	struct port *port = &ports->list[ports->count];
+
+	if (ports->count == sizeof(ports->list) / sizeof(ports->list[0]))
+		return NL_OK;
+	snprintf(port->device, sizeof(port->device), "%s",
+		 text_of(netlink_find(message, 0, RDMA_NLDEV_ATTR_DEV_NAME), ""));
+	snprintf(port->interface, sizeof(port->interface), "%s",
+		 text_of(netlink_find(message, 0, RDMA_NLDEV_ATTR_NDEV_NAME), ""));
+	netlink_copy(netlink_find(message, 0, RDMA_NLDEV_ATTR_PORT_INDEX), &port->number,
+		     sizeof(port->number));
+	ports->count++;
+	return NL_OK;
+}
+
+static int take_ports(struct nl_msg *device, void *ports)
+{
+	netlink_ask_rdma(RDMA_NLDEV_CMD_PORT_GET,
+			 netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_INDEX), take_port, ports);
+	return NL_OK;
+}
+
+/* Return the port of the route's interface, or NULL. */
+static const struct port *find_port(const struct evidence *evidence, const struct ports *ports)
+{
+	for (const struct port *port = ports->list; port < ports->list + ports->count; port++) {
+		if (*port->interface &&
+		    evidence_is(evidence, FACT_route_interface, port->interface))
+			return port;
+	}
+	return NULL;
+}
+
+/* Return the last part of the path to which a link of a network interface leads. */
+static struct sysfs_line name_of_link(const char *interface, const char *link)
+{
+	char path[PATH_MAX], target[PATH_MAX];
+	struct sysfs_line name = { "" };
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/%s", interface, link);
+	if (*interface && realpath(path, target))
+		snprintf(name.text, sizeof(name.text), "%s", strrchr(target, '/') + 1);
+	return name;
+}
+
+/* Set the facts about the network interfaces of the device and of the other ones. */
+static void examine_ports(struct evidence *evidence, const struct ports *ports)
+{
+	const struct port *member = NULL;
+	struct strbuf members = { 0 };
+
+	for (const struct port *port = ports->list; port < ports->list + ports->count; port++) {
+		bool same = evidence_is(evidence, FACT_device, port->device);
+		bool has_gid = evidence_is(evidence, FACT_gid_interface, port->interface);
+
+		if (*port->interface || !is_known(evidence, FACT_interface_here))
+			evidence_set(evidence, FACT_interface_here,
+				     *port->interface ? "yes" : "no");
+		if (!*port->interface)
+			continue;
+		if (same && (has_gid || !is_known(evidence, FACT_device_interface)))
+			evidence_set(evidence, FACT_device_interface, port->interface);
+		else if (has_gid)
+			evidence_set(evidence, FACT_gid_device, port->device);
+		if (!evidence_is(evidence, FACT_route_interface,
+				 name_of_link(port->interface, "master").text))
+			continue;
+		if (member && strcmp(member->device, port->device) != 0 && members.length == 0)
+			strbuf_addf(&members, "%s and %s", member->device, port->device);
+		member = port;
+	}
+	evidence_set(evidence, FACT_bond_devices, members.text);
+}
+
+/* Describe the device that has the source address, or else that of the route, or the first one. */
+static void find_devices(struct evidence *evidence, const struct host_view *view,
+			 const struct port *of_route)
 {
 	const struct host_address *own = find_source(evidence, view);
+	unsigned int port = own ? own->port : of_route ? of_route->number : 1;
 	char folder[PATH_MAX];
 	glob_t all;
 
 	if (access("/sys/class/net", F_OK)) /* no sysfs */
 		return;
 	evidence_set(evidence, FACT_kernel_device, "none");
+	if (view)
+		evidence_set(evidence, FACT_gid_here, view->address_count > 0 ? "yes" : "no");
 	if (glob(DEVICES "*", 0, NULL, &all) == 0) {
 		const char *first = all.gl_pathv[0] + strlen(DEVICES);
 
 		evidence_set(evidence, FACT_kernel_device, first);
 		if (!is_known(evidence, FACT_device))
 			evidence_set(evidence, FACT_device,
-				     own ? ibv_get_device_name(own->verbs->device) : first);
+				     own        ? ibv_get_device_name(own->verbs->device)
+				     : of_route ? of_route->device
+						: first);
 		if (own)
 			evidence_set(evidence, FACT_gid_interface, own->interface);
 		else if (is_known(evidence, FACT_source) && view &&
@@ -269,23 +415,88 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 		evidence_set(evidence, FACT_software, host_is_software(folder) ? "yes" : "no");
 		/* a value that rdma_cm has determined stays */
 		if (!is_known(evidence, FACT_transport))
-			evidence_set(evidence, FACT_transport, host_transport(folder, 1));
+			evidence_set(evidence, FACT_transport, host_transport(folder, port));
+		if (host_port_rate(folder, port) > 0 && host_port_lacks_gids(folder, port))
+			evidence_set(evidence, FACT_gids, "none");
 	}
 	globfree(&all);
 }
 
-/* If a cgroup of this process limits the device's objects, set the facts about it. */
+/* If this process cannot open a file of `owner`, set the facts about it, and return false. */
+static bool try_file(struct evidence *evidence, const char *name, const char *owner)
+{
+	struct sysfs_line file;
+	int descriptor;
+
+	snprintf(file.text, sizeof(file.text), "/dev/infiniband/%s", name);
+	descriptor = open(file.text, O_RDWR | O_CLOEXEC);
+	if (descriptor >= 0) {
+		close(descriptor);
+		return true;
+	}
+	evidence_set_error(evidence, FACT_file_error, errno);
+	evidence_set(evidence, FACT_file, file.text);
+	evidence_set(evidence, FACT_file_owner, owner);
+	return false;
+}
+
+/*
+ * Find a device whose file this process cannot open: libibverbs, or librdmacm, leaves it out. Try
+ * the file of the device `needed` alone. NULL stands for all devices and the connection manager.
+ */
+static void find_closed_file(struct evidence *evidence, const char *needed)
+{
+	bool good = true;
+	glob_t all = { 0 };
+
+	glob("/sys/class/infiniband_verbs/uverbs*", 0, NULL, &all);
+	for (size_t i = 0; i < all.gl_pathc && good; i++) {
+		struct sysfs_line device = sysfs_read_line("%s/ibdev", all.gl_pathv[i]);
+
+		if (!needed || !strcmp(device.text, needed))
+			good = try_file(evidence, strrchr(all.gl_pathv[i], '/') + 1, device.text);
+	}
+	if (good && !needed)
+		try_file(evidence, "rdma_cm", "the connection manager");
+	globfree(&all);
+}
+
+/* Return what is left of a resource ("hca_object=") in two lines of an rdma cgroup. */
+static uint64_t left_of(const char *resource, const char *limit, const char *use)
+{
+	const char *most = strstr(limit, resource), *now = strstr(use, resource);
+	uint64_t used = now ? strtoull(now + strlen(resource), NULL, 10) : 0, number;
+
+	if (!most || most[strlen(resource)] == 'm') /* max */
+		return UINT64_MAX;
+	number = strtoull(most + strlen(resource), NULL, 10);
+	return number > used ? number - used : 0;
+}
+
+/* The search for the cgroup that leaves the fewest objects to a session. */
+struct tightest {
+	struct evidence *evidence;
+	uint64_t left;
+};
+
+/* If a cgroup of this process leaves too little of the device for a session, set its facts. */
 static void examine_cgroup(void *context, const char *folder)
 {
-	struct evidence *evidence = context;
+	struct tightest *tightest = context;
+	struct evidence *evidence = tightest->evidence;
 	struct sysfs_line limit, use;
+	uint64_t left;
 	char key[160];
 
-	snprintf(key, sizeof(key), "%s ", evidence->facts[FACT_device]);
+	snprintf(key, sizeof(key), "%.127s ", evidence->facts[FACT_device]);
 	limit = sysfs_find_line(key, "%s/rdma.max", folder);
-	if (!limit.text[0] || strstr(limit.text, "hca_handle=max hca_object=max"))
-		return;
 	use = sysfs_find_line(key, "%s/rdma.current", folder);
+	left = left_of("hca_handle=", limit.text, use.text) == 0
+		       ? 0
+		       : left_of("hca_object=", limit.text, use.text);
+	if (left >= tightest->left)
+		return;
+	tightest->left = left;
 	evidence_set(evidence, FACT_cgroup, folder);
 	evidence_set(evidence, FACT_cgroup_limit, limit.text + strlen(key));
 	evidence_set(evidence, FACT_cgroup_use, use.text[0] ? use.text + strlen(key) : "");
@@ -293,27 +504,42 @@ static void examine_cgroup(void *context, const char *folder)
 
 /* ---- The RDMA subsystem ---- */
 
-/* Note the network interface of a port, if it is in this namespace. */
-static int note_interface(struct nl_msg *port, void *evidence)
+/* Return true if the list of listeners has this entry. */
+static bool is_listed(const char *list, const char *entry)
 {
-	const char *device = text_of(netlink_find(port, 0, RDMA_NLDEV_ATTR_DEV_NAME), "");
-	const char *name = text_of(netlink_find(port, 0, RDMA_NLDEV_ATTR_NDEV_NAME), "");
+	const char *end = list;
 
-	if (*name)
-		evidence_set(evidence, FACT_interface_here, "yes");
-	if (*name && (evidence_is(evidence, FACT_gid_interface, name) ||
-		      (evidence_is(evidence, FACT_device, device) &&
-		       !is_known(evidence, FACT_device_interface))))
-		evidence_set(evidence, FACT_device_interface, name);
-	return NL_OK;
+	while ((end = strstr(end, entry))) {
+		end += strlen(entry);
+		if (!*end || *end == ',')
+			return true;
+	}
+	return false;
+}
+
+/* Add an entry to the list of listeners, or an ellipsis if the list has no room for it. */
+static void add_listener(struct evidence *evidence, const char *entry)
+{
+	const char *known = evidence->facts[FACT_listeners];
+	bool any = strcmp(known, "none") != 0;
+	struct strbuf list = { 0 };
+
+	/* a listener has an identifier for each device and family */
+	if (is_listed(known, entry) || is_listed(known, "..."))
+		return;
+	strbuf_addf(&list, "%s%s%s", any ? known : "", any ? ", " : "", entry);
+	if (list.length + strlen(", ...") >= sizeof(evidence->facts[FACT_listeners])) {
+		list.length = 0;
+		strbuf_addf(&list, "%s, ...", known);
+	}
+	evidence_set(evidence, FACT_listeners, list.text);
 }
 
 /* If a program listens with this identifier, add it to the listeners. */
 static void examine_cm_id(struct evidence *evidence, const struct nlattr *id)
 {
 	struct nlattr *name = netlink_find_within(id, RDMA_NLDEV_ATTR_RES_SRC_ADDR);
-	const char *known = evidence->facts[FACT_listeners];
-	struct strbuf entry = { 0 }, list = { 0 };
+	struct strbuf entry = { 0 };
 	struct sockaddr_storage address;
 	struct endpoint own;
 	uint32_t process;
@@ -334,12 +560,7 @@ static void examine_cm_id(struct evidence *evidence, const struct nlattr *id)
 	strbuf_addf(&entry, "%.20s (process %u%s) on port %s of %s",
 		    sysfs_read_line("/proc/%u/comm", process).text, process,
 		    stopped ? ", stopped" : "", own.port, any ? "every address" : own.address);
-	if (strstr(known, entry.text)) /* a listener has an identifier for each device and family */
-		return;
-	if (strcmp(known, "none") != 0)
-		strbuf_addf(&list, "%s, ", known);
-	strbuf_addf(&list, "%s", entry.text);
-	evidence_set(evidence, FACT_listeners, list.text);
+	add_listener(evidence, entry.text);
 }
 
 static int examine_resources(struct nl_msg *resources, void *evidence)
@@ -354,14 +575,11 @@ static int examine_resources(struct nl_msg *resources, void *evidence)
 	return NL_OK;
 }
 
-/* Find out if a device has an interface in this namespace, and which programs listen. */
+/* Find out which programs listen on a device. */
 static int examine_rdma_device(struct nl_msg *device, void *evidence)
 {
 	struct nlattr *index = netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_INDEX);
 
-	if (!is_known(evidence, FACT_interface_here))
-		evidence_set(evidence, FACT_interface_here, "no");
-	netlink_ask_rdma(RDMA_NLDEV_CMD_PORT_GET, index, note_interface, evidence);
 	if (!is_known(evidence, FACT_listeners))
 		evidence_set(evidence, FACT_listeners, "none");
 	netlink_ask_rdma(RDMA_NLDEV_CMD_RES_CM_ID_GET, index, examine_resources, evidence);
@@ -454,14 +672,24 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		      const struct flow *flow)
 {
 	struct ibv_device **drivers = ibv_get_device_list(NULL);
-	bool any = (drivers && *drivers) || (view && view->device_count > 0);
+	bool opened = view && view->device_count > 0;
+	struct tightest tightest = { evidence, SESSION_OBJECTS };
+	const struct port *of_route;
+	struct ports ports = { 0 };
 
 	if (flow->address)
 		find_route(evidence, flow);
-	find_devices(evidence, view);
+	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, take_ports, &ports);
+	of_route = find_port(evidence, &ports);
+	find_devices(evidence, view, of_route);
+	examine_ports(evidence, &ports);
+	evidence_set(evidence, FACT_route_driver,
+		     name_of_link(evidence->facts[FACT_route_interface], "device/driver").text);
+	if (!find_source(evidence, view) && (!opened || of_route))
+		find_closed_file(evidence, opened ? of_route->device : NULL);
 	dump_all(evidence, RTM_GETLINK, sizeof(struct ifinfomsg), examine_link);
 	dump_all(evidence, RTM_GETNEIGH, sizeof(struct ndmsg), examine_neighbour);
-	cgroup_visit("", "rdma", examine_cgroup, evidence); /* the topmost limit replaces others */
+	cgroup_visit("", "rdma", examine_cgroup, &tightest);
 	if (netlink_rdma_is_exclusive())
 		evidence_set(evidence, FACT_mode, "exclusive");
 	if (!access("/proc/sys/net/core", F_OK))
@@ -469,9 +697,9 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 			     access("/proc/sys/net/core/netdev_max_backlog", F_OK) ? "no" : "yes");
 	find_roce_socket(evidence);
 	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, examine_rdma_device, evidence);
+	evidence_set(evidence, FACT_drivers, (drivers && *drivers) || opened ? "some" : "none");
 	if (drivers)
 		ibv_free_device_list(drivers);
-	evidence_set(evidence, FACT_drivers, any ? "some" : "none");
 }
 
 /* ---- UDP ---- */

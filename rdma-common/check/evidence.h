@@ -16,47 +16,60 @@
  * All facts. Rules, texts and --json use these names. The answer to a connect request is the number
  * of a rejection reason, "refused" (over iWARP), "answered", "silent" or "failed".
  */
-#define FACTS(X)                                                                                  \
-	X(address)           /* the address of --check */                                         \
-	X(port)              /* PORT; empty: none was given */                                    \
-	X(source)            /* address of this host that the route uses */                       \
-	X(transport)         /* "roce", "iwarp" or "infiniband" */                                \
-	X(device)            /* RDMA device of the source, or else the first device */            \
-	X(software)          /* "yes": the device is software; "no" */                            \
-	X(error)             /* errno name of the call that failed on this host */                \
-	X(drivers)           /* "none": libibverbs has no driver for any device; "some" */        \
-	X(kernel_device)     /* first device in sysfs; "none" */                                  \
-	X(node_guid)         /* "0": librdmacm cannot find the device of the source */            \
-	X(mode)              /* "exclusive": each device belongs to one namespace */              \
-	X(first_namespace)   /* "yes": this is the first network namespace; "no" */               \
-	X(device_interface)  /* gid_interface if a port has it, else one that the device has */   \
-	X(roce_socket)       /* "yes": a socket of this namespace has UDP port 4791; "no" */      \
-	X(interface_here)    /* "yes": a device has an interface in this namespace; "no" */       \
-	X(cgroup)            /* cgroup of this process with a limit in rdma.max */                \
-	X(cgroup_limit)      /* the limits of the device in this rdma.max */                      \
-	X(cgroup_use)        /* the use of the device in rdma.current of this cgroup */           \
-	X(route)             /* "found", or the errno name of the kernel's answer */              \
-	X(route_interface)   /* network interface of the route */                                 \
-	X(route_kind)        /* "ethernet", "infiniband", "loopback", or a kind such as "ipip" */ \
-	X(own_address)       /* "yes": the address is one of this host's; "no" */                 \
-	X(vrf)               /* a VRF of this host */                                             \
-	X(gid_interface)     /* interface that has the source, if it leads to a device; "none" */ \
-	X(gid_kind)          /* kind of gid_interface, such as "vlan"; "plain": it has none */    \
-	X(next_hop)          /* gateway of the route, or the address */                           \
-	X(neighbour)         /* "resolved" or "failed": the next hop's hardware address */        \
-	X(send_error)        /* errno name of a failed sendto(2) to UDP port 4791 */              \
-	X(request)           /* answer to the connect request */                                  \
-	X(control)           /* answer to a connect request to an unused port */                  \
-	X(control_port)      /* the unused port */                                                \
-	X(plain)             /* answer to a connect request to an unused port, without --tos */   \
-	X(tos)               /* type of service of --tos, or 0 */                                 \
-	X(udp_roce)          /* answer for UDP port 4791: icmp_answer(), "silent", errno name */  \
-	X(udp_other)         /* answer for an unused UDP port, like udp_roce */                   \
-	X(udp_from)          /* address of the sender of the first of the two answers */          \
-	X(listeners)         /* programs of this host that listen; "none" */                      \
-	X(stopped)           /* process ID of a stopped listener */                               \
-	X(requests_received) /* connect requests that this host's devices received */             \
-	X(requests_answered) /* replies and rejections, at most requests_received */              \
+#define FACTS(X)                                                                                   \
+	X(address)          /* the address of --check */                                           \
+	X(port)             /* PORT; empty: none was given */                                      \
+	X(source)           /* address of this host that the route uses */                         \
+	X(transport)        /* "roce", "iwarp" or "infiniband" */                                  \
+	X(roce_version)     /* "1" or "2": version of the GID that a connection uses */            \
+	X(device)           /* RDMA device of the source, of the route, or else the first one */   \
+	X(software)         /* "yes": the device is software; "no" */                              \
+	X(error)            /* errno name of the call that failed on this host */                  \
+	X(memory)           /* "failed": the memory of a session cannot be registered */           \
+	X(link)             /* "down": no port of any device is active */                          \
+	X(drivers)          /* "none": libibverbs has no driver for any device; "some" */          \
+	X(kernel_device)    /* first device in sysfs; "none" */                                    \
+	X(file)             /* a file in /dev/infiniband that this process cannot open */          \
+	X(file_error)       /* errno name of opening it */                                         \
+	X(file_owner)       /* device of this file, or "the connection manager" */                 \
+	X(node_guid)        /* "0": librdmacm cannot find the device of the source */              \
+	X(gids)             /* "none": all GIDs of an active RoCE port of the device are empty */  \
+	X(gid_here)         /* "yes": an address of this namespace leads to a device; "no" */      \
+	X(mode)             /* "exclusive": each device belongs to one namespace */                \
+	X(first_namespace)  /* "yes": this is the first network namespace; "no" */                 \
+	X(device_interface) /* network interface of the device */                                  \
+	X(bond_devices)     /* two devices whose interfaces are members of route_interface */      \
+	X(roce_socket)      /* "yes": a socket of this namespace has UDP port 4791; "no" */        \
+	X(interface_here)   /* "yes": a device has an interface in this namespace; "no" */         \
+	X(cgroup)           /* cgroup of this process whose rdma.max is (almost) used up */        \
+	X(cgroup_limit)     /* the limits of the device in this rdma.max */                        \
+	X(cgroup_use)       /* the use of the device in rdma.current of this cgroup */             \
+	X(route)            /* "found", or the errno name of the kernel's answer */                \
+	X(route_interface)  /* network interface of the route */                                   \
+	X(route_kind)       /* "ethernet", "infiniband", "loopback", or a kind such as "veth" */   \
+	X(route_driver)     /* driver of route_interface */                                        \
+	X(own_address)      /* "yes": the address is one of this host's; "no" */                   \
+	X(vrf)              /* a VRF of this host */                                               \
+	X(gid_interface)    /* interface that has the source, if it leads to a device; "none" */   \
+	X(gid_kind)         /* kind of gid_interface, such as "vlan"; "plain": it has none */      \
+	X(gid_device)       /* another device, whose network interface is gid_interface */         \
+	X(next_hop)         /* gateway of the route, or the address */                             \
+	X(neighbour)        /* next hop's hardware address: "resolved", "unconfirmed", "failed" */ \
+	X(send_error)       /* errno name of a failed sendto(2) to UDP port 4791 */                \
+	X(request)          /* answer to the connect request */                                    \
+	X(reason)           /* name of the rejection reason `request` */                           \
+	X(again)            /* answer to a later connect request to the same port */               \
+	X(control)          /* answer to a connect request to an unused port */                    \
+	X(control_port)     /* the unused port */                                                  \
+	X(plain)            /* answer to a connect request to an unused port, without --tos */     \
+	X(tos)              /* type of service of --tos, or 0 */                                   \
+	X(udp_roce)         /* answer for UDP port 4791: icmp_answer(), "silent", errno name */    \
+	X(udp_other)        /* answer for an unused UDP port, like udp_roce */                     \
+	X(udp_from)         /* address of the sender of the first of the two answers */            \
+	X(listeners)        /* programs of this host that listen; "none" */                        \
+	X(stopped)          /* process ID of a stopped listener */                                 \
+	X(requests_received) /* connect requests that this host's devices received */              \
+	X(requests_answered) /* replies and rejections, at most requests_received */               \
 	X(same_subnet)       /* another interface whose IPv4 subnet contains the source */
 
 enum fact {
@@ -68,7 +81,7 @@ enum fact {
 
 /* The texts of the facts. */
 struct evidence {
-	char facts[FACT_COUNT][128];
+	char facts[FACT_COUNT][512];
 };
 
 /* Return the name of a fact, a static string. */
@@ -77,7 +90,7 @@ const char *evidence_name(enum fact fact);
 /* Return true if `text` is the text of the fact; "": the fact is unknown. */
 bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
-/* Set a fact to a text, cut to 127 bytes, or to a number. */
+/* Set a fact to a text, cut to 511 bytes, or to a number. */
 void evidence_set(struct evidence *evidence, enum fact fact, const char *text);
 void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t number);
 

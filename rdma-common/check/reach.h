@@ -15,7 +15,8 @@
 
 /*
  * A rule. Its name is the one in rdma-pair(7), and never changes. {name} stands for a fact. The
- * likeliest cause is first; without causes, the text is the cause.
+ * likeliest cause is first; without causes, the text is the cause. If a row without a name holds,
+ * no rule explains the failure.
  */
 struct rule {
 	const char *name;

@@ -151,7 +151,10 @@ static void classify_outcomes(struct probe *probe)
 	probe->to_server = classify_direction(outcome->accepted, outcome->peer_operation_completed);
 }
 
-/* Advise what to change if no connection was established, unless the cause has advice. */
+/*
+ * Advise what to change if the server accepted a session before, but not this one, unless the cause
+ * has advice.
+ */
 static void advise_connecting(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
@@ -166,18 +169,6 @@ static void advise_connecting(struct probe *probe)
 		strbuf_addf(&probe->findings->advice,
 			    "the server accepted earlier sessions: check that it still runs and "
 			    "does not hang, and that the path to it is up; then run this again");
-	else if (silent && probe->path->infiniband)
-		strbuf_addf(
-			&probe->findings->advice,
-			"check that the server runs and is not stopped, that the address belongs "
-			"to its RDMA device, and that both hosts are in one partition "
-			"('ibdiagnet')");
-	else if (silent && probe->path->roce_v1)
-		strbuf_addf(
-			&probe->findings->advice,
-			"check that the server runs and is not stopped, that the address belongs "
-			"to its RDMA device, and that no router is on the path: routers do not "
-			"forward RoCE v1 (Ethernet type 0x8915)");
 }
 
 /* Report the server's hello, and an MTU smaller than this host's. */
@@ -225,20 +216,33 @@ static uint64_t ping_size(const struct probe *probe)
 	return (probe->size + 3) / 4 * 4 + (probe->path->roce_v1 ? 40 - ip : 8) + 12 + 16 + 4 - 8;
 }
 
-static const char *advise_opening(const struct probe *probe)
+/* Return true if the latest size arrived in both directions. */
+static bool both_arrived(const struct probe *probe)
 {
-	if (probe->path->iwarp)
-		return "let the firewalls pass TCP between the server's port and any port of the client";
-	return probe->path->roce_v1 ? "let switches and bridges pass RoCE v1 (Ethernet type 0x8915)"
-				    : "let the firewalls pass UDP from any port to port 4791";
+	return probe->to_server >= DIRECTION_ARRIVED && probe->to_client >= DIRECTION_ARRIVED;
 }
 
-/* Advise what to change if a connection was established, but packets of this size are lost. */
+bool probe_lacks_bytes(const struct probe *probe)
+{
+	return probe->verified == 0 && probe->outcome && probe->outcome->connected &&
+	       is_silence(probe->failure.status) && !both_arrived(probe);
+}
+
+bool probe_is_unreached(const struct probe *probe)
+{
+	const struct outcome *outcome = probe->outcome;
+	enum status status = probe->failure.status;
+
+	return probe->verified == 0 && outcome && !outcome->connected && !probe->reached &&
+	       (status == STATUS_REFUSED || status == STATUS_TIMED_OUT);
+}
+
+/* Advise what to change if smaller payloads arrived, but packets of this size are lost. */
 static void advise_size(struct probe *probe)
 {
 	const char *direction = "in one direction at least";
 
-	if (probe->to_server >= DIRECTION_ARRIVED && probe->to_client >= DIRECTION_ARRIVED)
+	if (both_arrived(probe))
 		return;
 	if (probe->to_server == DIRECTION_FAILED)
 		direction = "from client to server";
@@ -250,10 +254,6 @@ static void advise_size(struct probe *probe)
 			    "path that the subnet manager has set up, at its MTU, and at the "
 			    "counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')",
 			    direction);
-	else if (probe->verified == 0)
-		strbuf_addf(&probe->findings->advice,
-			    "no byte arrives %s, though the connection is established: %s",
-			    direction, advise_opening(probe));
 	else if (probe->verified < probe->path->mtu) /* no packet of full size has passed */
 		strbuf_addf(
 			&probe->findings->advice,
@@ -521,7 +521,8 @@ static void explain_silence(struct probe *probe)
 		probe->to_server = DIRECTION_FAILED;
 	else if (probe->verified > 0 && !probe->to_server && !find_direction(probe))
 		return;
-	advise_size(probe);
+	if (probe->verified > 0) /* otherwise a rule explains the failure (probe_lacks_bytes()) */
+		advise_size(probe);
 }
 
 /*

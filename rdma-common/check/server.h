@@ -90,6 +90,15 @@ struct probe {
 	struct failure failure;
 };
 
+/*
+ * Return true if the first session got no connection, because the request was rejected without a
+ * hello, or not answered.
+ */
+bool probe_is_unreached(const struct probe *probe);
+
+/* Return true if a connection was established, and no payload arrived in one direction at least. */
+bool probe_lacks_bytes(const struct probe *probe);
+
 /* Initialize `probe`. All arguments must outlive it. */
 void probe_init(struct probe *probe, const struct options *options, const struct process *process,
 		struct findings *findings, struct path *path);
