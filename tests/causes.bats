@@ -219,7 +219,7 @@ restore_rules() {
 		fi
 	done
 	host=a check 0 192.0.2.2
-	says "reach       found no RDMA program that listens on this host(; .*)?"
+	says "reach       found no RDMA program that listens on this host, [^;]+(; .*)?"
 }
 
 # bats test_tags=roce,slow
@@ -232,7 +232,7 @@ restore_rules() {
 	check 4 fd00::1 "$port"
 	names B2 "fd00::1 rejects the request \(reason 28, consumer defined\), and answers UDP to fd00::2; one of: .*"
 	host=a check 0 192.0.2.2
-	says "reach       listening on this host: rdma-server \(process [0-9]+\) on port $port of 192.0.2.1; .*"
+	says "reach       listening on this host, [0-9a-f.:]+: rdma-server \(process [0-9]+\) on port $port of 192.0.2.1; .*"
 }
 
 with_addresses() {
@@ -280,7 +280,7 @@ with_addresses() {
 		[ "$name" = fd00::1 ] || end_check 5
 	done
 	host=a check 0 192.0.2.2
-	says "reach       listening on this host: rdma-server \(process $process, stopped\) on port $port of every address.*"
+	says "reach       listening on this host, [0-9a-f.:]+: rdma-server \(process $process, stopped\) on port $port of every address.*"
 	says "  -> continue the stopped process: 'kill -CONT $process'"
 	lab run a kill -CONT "$process"
 }
@@ -394,7 +394,7 @@ with_roce() {
 	names C9 "UDP port 4791 of fd00::1 does not answer, .*"
 	limit=$BRIEF host=a check 5 192.0.2.2
 	names C9 "UDP port 4791 of 192.0.2.2 does not answer.*"
-	says "reach       listening on this host: rdma-server .*"
+	says "reach       listening on this host, [0-9a-f.:]+: rdma-server .*"
 }
 
 # bats test_tags=roce,slow
@@ -405,7 +405,7 @@ with_roce() {
 	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*"
 	end_check 5
-	says "reach       found no RDMA program that listens on this host; connect requests received: [1-9].*"
+	says "reach       found no RDMA program that listens on this host, [^;]+; connect requests received: [1-9].*"
 }
 
 # bats test_tags=slow
@@ -847,5 +847,5 @@ without_77() {
 	limit=$BRIEF check 5 192.0.2.1 "$port"
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; one of: a firewall .*"
 	end_check 5
-	says "reach       listening on this host: rdma-server \(process [0-9]+\) on port $port of every address; connect requests received: [1-9].*"
+	says "reach       listening on this host, [0-9a-f.:]+: rdma-server \(process [0-9]+\) on port $port of every address; connect requests received: [1-9].*"
 }

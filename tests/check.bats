@@ -40,7 +40,7 @@ says() {
 		says "name        '$name' is [0-9a-f.:]+"
 		says "memory      (may be locked without limit|[0-9]+ KiB may be locked: .*)"
 		says "reach       .* answers (connect requests|TCP) .*"
-		says "reach       found no RDMA program that listens on this host(; connect requests received: .*)?"
+		says "reach       found no RDMA program that listens on this host, [^;]+(; connect requests received: .*)?"
 		[[ $output != *"  -> "* ]]
 		says "  rdma-client --check $name PORT"
 	done
@@ -336,7 +336,9 @@ set_mtu() {
 	says "  -> the MTU is 4096 bytes on this host and 1024 on the server's: set the same MTU on both hosts .*"
 	[[ $(grep '^transfer' <<<"$output" | tail -n 2) =~ ^"transfer    1024 bytes: client to server verified, server to client verified"$'\n'\
 "transfer    4095 bytes: client to server "(arrived|verified)", server to client failed: " ]]
-	says "  -> large packets vanish from server to client: size 1024 passes, size 4095 does not; .*set the same MTU everywhere.*"
+	says "transfer    4095 bytes: .*; large packets vanish from server to client: size 1024 passes, size 4095 does not, both repeatedly"
+	says "  -> set the same MTU everywhere .*"
+	says "Not ready: .*; large packets vanish from server to client: .*; next: set the same MTU everywhere .*"
 }
 
 # Host b's packets above 1500 bytes of Ethernet are lost silently, as in a switch: the queue below netem has no room
@@ -353,7 +355,8 @@ set_mtu() {
 	[ "$(json status)" = "$status" ]
 	[ "$(json transfer.status transfer.bytes transfer.client_to_server)" = $'failed\n4095\nfailed' ]
 	[[ $(json transfer.server_to_client) =~ arrived|"not known" ]]
-	[[ $(json transfer.advice) == "large packets vanish from client to server: size 1024 passes, "* ]]
+	[[ $(json transfer.text) == *"; large packets vanish from client to server: size 1024 passes, "* ]]
+	[[ $(json transfer.advice) == "set the same MTU everywhere "* ]]
 	[[ $(json transfer.text) == *"$(json error)" ]]
 }
 

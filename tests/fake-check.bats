@@ -27,6 +27,7 @@ load fake
 	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       192.0.2.1 rejects the request with reason 4 (timeout) (B6)	!> Ready
 	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
+	5	unused:0	> Not ready: $unknown; next: run 'rdma-client --check 192.0.2.2' on 192.0.2.1
 	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on 192.0.2.1	!> Ready
 	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
 	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       the connect request to 192.0.2.3 failed	rdma_connect=2
@@ -47,6 +48,9 @@ load fake
 @test "--check with PORT: a request to an unused port distinguishes a stopped program from a broken path" {
 	outcomes check --duration 0 192.0.2.1 20000 <<-END
 	4	refuse:255	> reach       192.0.2.1 answers, but no program listens on port 20000 of the device that has 192.0.2.1; one of: *--bind? ?B1??  -> start rdma-server on 192.0.2.1, and	!> Ready	rdma_connect=1
+	# the cause replaces the general advice of the session
+	5	2*ESTABLISHED!	> session of 1 byte: no progress for 1 s (--timeout)?reach *Not ready: 192.0.2.1 answers connect requests, but the program on port 20000 does not (C2); next: see 'rdma resource	!> check that the peer
+	4	refuse:255	> Not ready: 192.0.2.1 answers, but no program listens on port 20000 of the device that has 192.0.2.1; next: start rdma-server on 192.0.2.1, and use the port that it prints	!> check that rdma-server	!> next: *cm_id
 	5	2*ESTABLISHED!	> reach       192.0.2.1 answers connect requests, but the program on port 20000 does not ?C2?	!> firewall	rdma_connect=3
 	5	iwarp 2*ESTABLISHED!	> reach       192.0.2.1 answers TCP, but nothing answers on port 20000; one of: *?C2?
 	# the second request to the port is answered, or rejected
@@ -83,7 +87,7 @@ found() {
 		$congestion
 		memory      $memory
 		reach       192.0.2.1 answers connect requests (port 47893): packets pass in both directions
-		Ready. Start 'rdma-server' on the other host, and go on here with the PORT that it prints:
+		Ready. If no rdma-server runs on 192.0.2.1 yet, start one. Go on here with the PORT that it prints:
 		  rdma-client --check 192.0.2.1 PORT
 	END
 	found 0 "iwarp mtu:3" 192.0.2.1 <<-END
@@ -93,7 +97,7 @@ found() {
 		route       resolved
 		memory      $memory
 		reach       192.0.2.1 answers TCP (port 47893), possibly without iWARP
-		Ready. Start 'rdma-server' on the other host, and go on here with the PORT that it prints:
+		Ready. If no rdma-server runs on 192.0.2.1 yet, start one. Go on here with the PORT that it prints:
 		  rdma-client --check 192.0.2.1 PORT
 	END
 	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
@@ -111,6 +115,7 @@ found() {
 		memory      $memory
 		reach       no port of an RDMA device of this host is active (L16)
 		  -> plug in the cable, set the network interface up ('ip link set ... up'), or start the subnet manager of InfiniBand
+		Not ready: no port of an RDMA device of this host is active (L16); next: plug in the cable, set the network interface up ('ip link set ... up'), or start the subnet manager of InfiniBand
 	END
 }
 

@@ -66,7 +66,8 @@ static bool unresolved(struct path *path, const char *step, const char *attempt,
 {
 	strbuf_addf(&path->findings->found, "not resolved: %s%s", attempt, reason);
 	strbuf_addf(&path->findings->advice, "%s", advice);
-	return findings_report(path->findings, step, false);
+	findings_report(path->findings, step, path->untried);
+	return false;
 }
 
 /*

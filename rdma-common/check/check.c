@@ -271,17 +271,17 @@ enum status check_reach(struct check *check, enum status status, session_functio
 static void print_ready(const struct check *check)
 {
 	struct console *console = check->process->console;
+	bool own = evidence_is(&check->evidence, FACT_own_address, "yes");
 
 	if (!check->options->address)
 		print_result(console, "Ready. Examine the path to another host next:\n"
 				      "  rdma-client --check ADDRESS");
 	else
-		print_result(
-			console,
-			"Ready. Start 'rdma-server' on the other host, and go on here with the "
-			"PORT that it prints:\n"
-			"  rdma-client --check %s PORT",
-			check->options->address);
+		print_result(console,
+			     "Ready. If no rdma-server runs on %s yet, start one. Go on here with "
+			     "the PORT that it prints:\n"
+			     "  rdma-client --check %s PORT",
+			     own ? "this host" : check->options->address, check->options->address);
 }
 
 /* Return the reason for the status, from a message or a finding; NULL: success. */
@@ -300,6 +300,19 @@ static const char *cause_of(const struct check *check, enum status status)
 		       : status_describe(status);
 }
 
+/* Print why the check failed, and the first thing to do. */
+static void print_failure(const struct check *check, enum status status)
+{
+	const struct findings *findings = &check->findings;
+	const char *cause = cause_of(check, status);
+	bool found = findings->first_failure.length > 0;
+
+	print_result(check->process->console, "Not ready: %s%s%s",
+		     cause == findings->first_failure.text ? findings->cause.text : cause,
+		     found && findings->next.length > 0 ? "; next: " : "",
+		     found ? findings->next.text : "");
+}
+
 enum status check_finish(struct check *check, enum status status)
 {
 	struct json_object *findings = check->findings.all;
@@ -314,10 +327,12 @@ enum status check_finish(struct check *check, enum status status)
 		findings_release(&check->findings);
 		print_json(check->process->console, findings);
 	} else {
-		if (check->options->port)
-			probe_print_end(&check->probe, status);
+		if (check->options->port && probe_print_end(&check->probe, status))
+			;
 		else if (status == STATUS_SUCCESS)
 			print_ready(check);
+		else if (status != STATUS_INTERRUPTED)
+			print_failure(check, status);
 		json_object_put(findings);
 	}
 	check->findings.all = NULL;

@@ -2,9 +2,6 @@
 #include "findings.h"
 
 #include <limits.h>
-#include <poll.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -118,11 +115,23 @@ static struct json_object *add_object(struct findings *findings, const char *ste
 	return finding;
 }
 
+/* Note the first failure: its cause without a list of causes, and the first thing to do. */
+static void note_failure(struct findings *findings, const char *step)
+{
+	const char *found = findings->found.text, *advice = findings->advice.text;
+	const char *list = strstr(found, "; one of: "), *more = strstr(advice, "; ");
+
+	strbuf_addf(&findings->first_failure, "%s: %s%s%s", step, found, *advice ? "; " : "",
+		    advice);
+	findings->cause = findings->next = (struct strbuf){ 0 };
+	strbuf_addf(&findings->cause, "%.*s", list ? (int)(list - found) : INT_MAX, found);
+	strbuf_addf(&findings->next, "%.*s", more ? (int)(more - advice) : INT_MAX, advice);
+}
+
 bool findings_report(struct findings *findings, const char *step, bool good)
 {
 	if (!good && findings->first_failure.length == 0)
-		strbuf_addf(&findings->first_failure, "%s: %s%s%s", step, findings->found.text,
-			    findings->advice.length > 0 ? "; " : "", findings->advice.text);
+		note_failure(findings, step);
 	findings->latest = add_object(findings, step, good);
 	if (findings->held)
 		keep_last_words(findings);

@@ -21,6 +21,7 @@ struct findings {
 	struct json_object *latest;  /* the latest finding, in an array of `all` */
 	struct strbuf found, advice; /* texts of the next finding, until findings_report() */
 	struct strbuf first_failure; /* the first failure since this was emptied, with its advice */
+	struct strbuf cause, next;   /* that failure in short, and the first thing to do */
 };
 
 /* Initialize `findings`. The caller frees findings->all. */

@@ -466,8 +466,8 @@ static void judge_gids(struct host *host)
 		return;
 	strbuf_addf(&host->findings->found, "no port has a GID other than link-local ones");
 	strbuf_addf(&host->findings->advice,
-		    "routers do not forward packets of a link-local address: give a network "
-		    "interface another address ('ip address add'), and use that one");
+		    "give a network interface another address ('ip address add'), and use that "
+		    "one: routers do not forward packets of a link-local address");
 	host->counts = host->limited = true;
 	report_finding(host, "gid");
 }

@@ -227,8 +227,8 @@ static const struct rule rules[] = {
 
 /* Statements about this host, for a user of the other host; all that hold form one finding. */
 static const struct rule listening[] = {
-	{ "", "listeners=none", "found no RDMA program that listens on this host", { 0 }, "" },
-	{ "", "listeners!=none", "listening on this host: {listeners}", { 0 }, "" },
+	{ "", "listeners=none", "found no RDMA program that listens on this host, {source}", { 0 }, "" },
+	{ "", "listeners!=none", "listening on this host, {source}: {listeners}", { 0 }, "" },
 	{ "", "requests_received=*", "; connect requests received: {requests_received}", { 0 }, "" },
 	{ "", "requests_answered!={requests_received}", ", answered: {requests_answered}", { 0 }, "" },
 	{ "", "same_subnet=*", "; {source} is in the subnet of {same_subnet}, too, so either interface may answer ARP requests for it", { 0 }, "" },

@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,39 +238,64 @@ bool probe_is_unreached(const struct probe *probe)
 	       (status == STATUS_REFUSED || status == STATUS_TIMED_OUT);
 }
 
-/* Advise what to change if smaller payloads arrived, but packets of this size are lost. */
-static void advise_size(struct probe *probe)
+/* Return the length of a cause without the advice at its end. */
+static int plain_length(const char *cause)
 {
+	const char *advice = strstr(cause, "; "), *check = strstr(cause, ": check");
+
+	if (!advice || (check && check < advice))
+		advice = check;
+	return (int)(advice ? (size_t)(advice - cause) : strlen(cause));
+}
+
+/* Replace the advice at the end of the failure's cause by what the sessions have shown. */
+__attribute__((format(printf, 2, 3))) static void add_cause(struct probe *probe, const char *format,
+							    ...)
+{
+	struct failure before = probe->failure;
+	struct strbuf shown = { 0 };
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(shown.text, sizeof(shown.text), format, arguments);
+	va_end(arguments);
+	failure_set(&probe->failure, before.status, "%.*s; %s", plain_length(before.cause),
+		    before.cause, shown.text);
+}
+
+/* Name the cause of a size that fails repeatedly, while a smaller one passes repeatedly. */
+static void name_cause(struct probe *probe)
+{
+	struct strbuf *advice = &probe->findings->advice;
 	const char *direction = "in one direction at least";
 
-	if (both_arrived(probe))
-		return;
 	if (probe->to_server == DIRECTION_FAILED)
 		direction = "from client to server";
 	else if (probe->to_client == DIRECTION_FAILED)
 		direction = "from server to client";
-	if (probe->path->infiniband)
-		strbuf_addf(&probe->findings->advice,
-			    "the connection is established, but packets are lost %s: look at the "
-			    "path that the subnet manager has set up, at its MTU, and at the "
-			    "counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')",
-			    direction);
-	else if (probe->verified < probe->path->mtu) /* no packet of full size has passed */
-		strbuf_addf(
-			&probe->findings->advice,
-			"large packets vanish %s: size %" PRIu64 " passes, size %" PRIu64
-			" does not; a host or switch on the path has a smaller MTU than the adapters "
-			"use (%u bytes and headers): set the same MTU everywhere ('ip link set ... "
-			"mtu', and the ports of switches); 'ping -M do -s %" PRIu64
-			"' from both hosts tests the path",
-			direction, probe->verified, probe->size, probe->path->mtu,
-			ping_size(probe));
-	else
-		strbuf_addf(&probe->findings->advice,
-			    "packets of every size arrive, but not this many at a time %s: look "
-			    "at the counters, at flow control (PFC, ECN), and at cables and "
-			    "switches",
-			    direction);
+	probe->mtu_named = !probe->path->infiniband && probe->verified < probe->path->mtu;
+	if (probe->path->infiniband) {
+		add_cause(probe, "packets are lost %s", direction);
+		strbuf_addf(advice,
+			    "look at the path that the subnet manager has set up, at its MTU, and "
+			    "at the counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')");
+	} else if (probe->mtu_named) { /* no packet of full size has passed */
+		add_cause(probe,
+			  "large packets vanish %s: size %" PRIu64 " passes, size %" PRIu64
+			  " does not, both repeatedly",
+			  direction, probe->verified, probe->size);
+		strbuf_addf(advice,
+			    "set the same MTU everywhere ('ip link set ... mtu', and the ports of "
+			    "switches): a host or switch on the path has a smaller one than the "
+			    "adapters use (%u bytes and headers); 'ping -M do -s %" PRIu64
+			    "' from both hosts tests the path",
+			    probe->path->mtu, ping_size(probe));
+	} else {
+		add_cause(probe, "packets of every size arrive, but not this many at a time %s",
+			  direction);
+		strbuf_addf(advice, "look at the counters, at flow control (PFC, ECN), and at "
+				    "cables and switches");
+	}
 }
 
 static void report_transfer(struct probe *probe)
@@ -484,45 +510,73 @@ static bool find_direction(struct probe *probe)
 }
 
 /*
- * After silence, send one byte each way. Return true if the server answers: the size may be the
- * cause. Otherwise return false, perhaps with advice.
+ * After silence, repeat the largest size that was verified. Return true if it passes again: the
+ * size may be the cause. Otherwise return false, perhaps with advice.
  */
-static bool find_server(struct probe *probe)
+static bool passes_again(struct probe *probe)
 {
 	const struct outcome *outcome;
 	enum status status;
 
-	if (!try_session(probe, 1, 1))
+	if (!try_session(probe, probe->verified, (uint32_t)probe->verified))
 		return false;
 	outcome = probe->outcome;
 	status = outcome->end.status;
 	if (status == STATUS_SUCCESS || rejection_reason(&outcome->rejection) != REFUSAL_NONE)
 		return true;
 	if (is_silence(status) || status == STATUS_REFUSED || status == STATUS_UNRESOLVED)
-		strbuf_addf(
-			&probe->findings->advice,
-			"a session of 1 byte fails now as well (%s): check that the server still "
-			"runs and that the path to it is up; then run this again",
-			outcome->end.cause);
+		strbuf_addf(&probe->findings->advice,
+			    "a session of %" PRIu64
+			    " byte%s fails now as well (%s): check that the "
+			    "server still runs and that the path to it is up; then run this again",
+			    probe->verified, plural(probe->verified), outcome->end.cause);
+	return false;
+}
+
+/*
+ * After silence, repeat the size. Return true if it gets no answer again; merge the results of each
+ * direction. One failed session alone shows no more than lost or late packets.
+ */
+static bool fails_again(struct probe *probe)
+{
+	enum direction_result to_server = probe->to_server, to_client = probe->to_client;
+
+	if (!try_session(probe, probe->size, (uint32_t)probe->size))
+		return false;
+	classify_outcomes(probe);
+	if (to_server > probe->to_server)
+		probe->to_server = to_server;
+	if (to_client > probe->to_client)
+		probe->to_client = to_client;
+	if (!both_arrived(probe))
+		return is_silence(probe->outcome->end.status);
+	probe->to_server = to_server;
+	probe->to_client = to_client;
+	add_cause(probe, "the same size passes when it is repeated, so packets are lost or late");
+	strbuf_addf(&probe->findings->advice,
+		    "run this again; look at the counters, and at the load of both hosts");
 	return false;
 }
 
 /*
  * Find out by other sessions why a size got no answer, and advise what to change. If the bytes of
- * one direction arrived, the other one fails.
+ * one direction arrived, the other one fails. If no size was verified before, a rule explains the
+ * failure (probe_lacks_bytes()).
  */
 static void explain_silence(struct probe *probe)
 {
-	if (probe->verified > 0 && !find_server(probe))
+	bool any = probe->verified > 0;
+
+	if (any && (!passes_again(probe) || both_arrived(probe) || !fails_again(probe)))
 		return;
 	if (probe->to_server && !probe->to_client)
 		probe->to_client = DIRECTION_FAILED;
 	else if (probe->to_client && !probe->to_server)
 		probe->to_server = DIRECTION_FAILED;
-	else if (probe->verified > 0 && !probe->to_server && !find_direction(probe))
+	else if (any && !probe->to_server && !find_direction(probe))
 		return;
-	if (probe->verified > 0) /* otherwise a rule explains the failure (probe_lacks_bytes()) */
-		advise_size(probe);
+	if (any)
+		name_cause(probe);
 }
 
 /*
@@ -566,10 +620,15 @@ static bool try_size(struct probe *probe, uint32_t size)
 		return false;
 	outcome = probe->outcome;
 	if (!outcome->connected) {
-		strbuf_addf(&probe->findings->found, "%s: session of %" PRIu32 " byte%s: %s",
-			    outcome->peer, size, size > 1 ? "s" : "", outcome->end.cause);
+		const char *cause = outcome->end.cause;
+
+		/* the step reach will have better advice */
+		strbuf_addf(&probe->findings->found, "%s: session of %" PRIu32 " byte%s: %.*s",
+			    outcome->peer, size, size > 1 ? "s" : "",
+			    probe_is_unreached(probe) ? plain_length(cause) : CAUSE_SIZE, cause);
 		advise_connecting(probe);
-		return findings_report(probe->findings, "server", false);
+		findings_report(probe->findings, "server", probe->path->untried && !probe->reached);
+		return false;
 	}
 	if (probe->verified == 0 && outcome->hello.version > 0)
 		report_server(probe);
@@ -717,8 +776,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 		strbuf_addf(&probe->findings->advice,
 			    "run 'rdma-client --check', which reports PCIe, NUMA and the speed of "
 			    "ports, on both hosts; look for other traffic on the path");
-	findings_report(probe->findings, "rate",
-			!skewed && probe->failure.status == STATUS_SUCCESS);
+	findings_report(probe->findings, "rate", probe->failure.status == STATUS_SUCCESS);
 	add_rates(probe, rates);
 	json_add_number(probe->findings->latest, "link_bits_per_second", probe->path->link_rate,
 			probe->path->link_rate > 0);
@@ -827,7 +885,7 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 			    "%swhere several paths lead to the server, switches choose one by this "
 			    "port (ECMP): look at the links and switches of that path",
 			    slow ? "; " : "");
-	findings_report(probe->findings, "path", good && !slow);
+	findings_report(probe->findings, "path", good);
 	json_add_known(probe->findings->latest, "source_port", outcome->port);
 	if (measured)
 		add_rates(probe, &outcome->rates);
@@ -969,6 +1027,8 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 	    (!probe->connected && counters_describe(&growth).length == 0))
 		return status; /* no session, or neither counters nor a verified size */
 	classify_loss(probe);
+	if (probe->mtu_named) /* which explains the loss */
+		probe->loss = (struct loss){ 0 };
 	add_loss(probe, status);
 	if (growth.any)
 		add_counters(probe, &growth);
@@ -979,12 +1039,13 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 	findings_report(probe->findings, "counters", !loss->excessive);
 	json_add_counters(probe->findings->latest, &growth);
 	json_add_peer_errors(probe->findings->latest, probe->peer.errors);
-	json_add_number(probe->findings->latest, "lost_share", loss->share, growth.any);
+	json_add_number(probe->findings->latest, "lost_share", loss->share,
+			growth.any && !probe->mtu_named);
 	json_add_text(probe->findings->latest, "lost_direction", loss->direction);
 	return loss->excessive && status == STATUS_SUCCESS ? STATUS_TOO_SLOW : status;
 }
 
-void probe_print_end(const struct probe *probe, enum status status)
+bool probe_print_end(const struct probe *probe, enum status status)
 {
 	static const char verified[] = "All sizes arrived in both directions, verified";
 	struct console *console = probe->process->console;
@@ -998,4 +1059,7 @@ void probe_print_end(const struct probe *probe, enum status status)
 			     loss_describe_share(probe->loss.share).text);
 	else if (status == STATUS_SUCCESS)
 		print_result(console, "Ready. %s.", verified);
+	else
+		return false;
+	return true;
 }

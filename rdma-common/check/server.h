@@ -69,6 +69,7 @@ struct probe {
 	bool stopped;           /* no further session runs, because packets are lost */
 	bool patient;           /* late packets limit the time of a transfer no longer */
 	bool needs_explaining;  /* a session failed, and no lost packets explain it */
+	bool mtu_named;         /* a smaller MTU on the path explains the failure */
 	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions, run at once */
 	unsigned int outcome_count;               /* number of valid outcomes */
 	const struct outcome *outcome;            /* the worst of them */
@@ -122,9 +123,9 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 enum status probe_report_counters(struct probe *probe, enum status status);
 
 /*
- * Print the result as the last line, unless a session failed, or a rate is below --min-rate without
- * excessive loss.
+ * Print the result as the last line. Print none, and return false, if a session failed, or a rate
+ * is below --min-rate without excessive loss.
  */
-void probe_print_end(const struct probe *probe, enum status status);
+bool probe_print_end(const struct probe *probe, enum status status);
 
 #endif

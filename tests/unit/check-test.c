@@ -86,10 +86,10 @@ static struct turn absent(uint64_t size)
 	return (struct turn){ .size = size, .absent = true };
 }
 
-/* Return a session of one byte each way that finds the server running after a failure. */
-static struct turn still_there(void)
+/* Return a session in which a size that was verified passes again, after a larger one failed. */
+static struct turn still_there(uint64_t size)
 {
-	return ends(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT);
+	return ends(size, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT);
 }
 
 /* Return a session that sends `size` bytes to the server, for an answer of one byte. */
@@ -524,10 +524,10 @@ static const char *ended(const char *to_server, const char *to_client, enum stat
 static const char *vanish(const char *from, const char *to, int above, int at)
 {
 	return text_of(
-		" -> large packets vanish from %s to %s: size %d passes, size %d does not; a host or "
-		"switch on the path has a smaller MTU than the adapters use (4096 bytes and "
-		"headers): set the same MTU everywhere ('ip link set ... mtu', and the ports of "
-		"switches); 'ping -M do -s 4128' from both hosts tests the path",
+		"; large packets vanish from %s to %s: size %d passes, size %d does not, both "
+		"repeatedly -> set the same MTU everywhere ('ip link set ... mtu', and the ports of "
+		"switches): a host or switch on the path has a smaller one than the adapters use (4096 "
+		"bytes and headers); 'ping -M do -s 4128' from both hosts tests the path",
 		from, to, above, at);
 }
 
@@ -539,10 +539,12 @@ static const char *server_gone(enum status cause)
 }
 
 static const char not_this_many[] =
-	" -> packets of every size arrive, but not this many at a time from client to server: look at "
+	"; packets of every size arrive, but not this many at a time from client to server -> look at "
 	"the counters, at flow control (PFC, ECN), and at cables and switches";
+static const char passes_when_repeated[] =
+	"; the same size passes when it is repeated, so packets are lost or late -> run this again; *";
 static const char one_direction_at_least[] =
-	" -> large packets vanish in one direction at least: size 1 passes, size 1024 does not; *";
+	"; large packets vanish in one direction at least: size 1 passes, size 1024 does not, *";
 
 /* Return a session whose connection is lost before a payload has arrived. */
 static struct turn none_arrived(void)
@@ -562,34 +564,34 @@ TEST(failed_size_is_reported_with_the_state_of_each_direction_and_any_advice)
 {
 	const struct example examples[] = {
 		/* one payload has arrived: the other direction is blamed */
-		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there(1024), silent(MTU - 1, DONE, REMOTE_MR) }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
-		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), still_there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), still_there(1024), silent(MTU - 1, POSTED, REMOTE_DONE) }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		/* no payload has arrived: a session with a short reply tests which direction fails */
-		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
-		  .found = ended("verified", "failed", LOST, " -> large packets vanish from server to client: size 1 passes, size 1024 *") },
-		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_DONE) }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(1), none_arrived(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
+		  .found = ended("verified", "failed", LOST, "; large packets vanish from server to client: size 1 passes, size 1024 *") },
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(1), none_arrived(), narrowed(1024, SILENCE, DONE, REMOTE_DONE) }, LOST,
 		  .found = ended("arrived", "not known", LOST, one_direction_at_least) },
 		/* RoCE v1 has one header of 40 bytes instead of the IPv4 and UDP headers */
-		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, " -> large packets vanish from client to server: size 1024 passes, *'ping -M do -s 4140'*") },
+		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there(1024), silent(MTU - 1, DONE, REMOTE_MR) }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, "; large packets vanish from client to server: size 1024 passes, *'ping -M do -s 4140'*") },
 		/* over iWARP TCP chooses the length of packets */
-		{ OVER_IWARP, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
-		  .found = ended("failed", "not known", LOST, " -> *'ping -M do -s 1024'*") },
-		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
-		  .found = ended("failed", "not known", LOST, " -> large packets vanish from client to server: size 1 passes, *") },
-		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
+		{ OVER_IWARP, one_byte, { none_arrived(), still_there(1), none_arrived(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
+		  .found = ended("failed", "not known", LOST, "; *'ping -M do -s 1024'*") },
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(1), none_arrived(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
+		  .found = ended("failed", "not known", LOST, "; large packets vanish from client to server: size 1 passes, *") },
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(1), none_arrived(), narrowed(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
 		  .found = ended("not known", "not known", LOST, one_direction_at_least) },
-		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), narrowed(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(1), none_arrived(), narrowed(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
 		  .found = ended("not known", "not known", STOPPED, "") },
-		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), { 1024, .wanted = 1, .status = SILENCE } }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(1), none_arrived(), { 1024, .wanted = 1, .status = SILENCE } }, LOST,
 		  .found = ended("not known", "not known", LOST, "") },
-		{ OVER_ROCE, one_byte, { none_arrived(), still_there(), { 1024, .wanted = 1, .absent = true } }, LOST,
+		{ OVER_ROCE, one_byte, { none_arrived(), still_there(1), none_arrived(), { 1024, .wanted = 1, .absent = true } }, LOST,
 		  .found = ended("not known", "not known", LOST, "") },
 		/* a server that rejects a session still runs */
-		{ OVER_ROCE, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH) }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, " -> large packets vanish from client to server: size 1 passes, *") },
+		{ OVER_ROCE, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH), silent(1024, DONE, REMOTE_MR) }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, "; large packets vanish from client to server: size 1 passes, *") },
 		/* if the server has ended, no size is blamed, even if one payload has arrived */
 		{ OVER_ROCE, one_byte, { none_arrived(), fails(1, REFUSAL) }, LOST,
 		  .found = ended("not known", "not known", LOST, server_gone(REFUSAL)) },
@@ -610,22 +612,31 @@ TEST(failed_size_is_reported_with_the_state_of_each_direction_and_any_advice)
 		/* if no byte arrives, a rule explains it (reach-test) */
 		{ OVER_ROCE, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, "") },
-		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, " -> the connection is established, but packets are lost from client to server: *") },
+		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there(1024), silent(MTU - 1, DONE, REMOTE_MR) }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, "; packets are lost from client to server -> look at the path that the subnet manager has set up, *") },
+		/* one failure is no evidence: the size, or each direction of it, passes when it is repeated */
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there(1024), passes(MTU - 1) }, SILENCE,
+		  .found = ended("not known", "arrived", SILENCE, passes_when_repeated) },
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there(1024), silent(MTU - 1, POSTED, REMOTE_DONE) }, SILENCE,
+		  .found = ended("not known", "arrived", SILENCE, passes_when_repeated) },
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there(1024), fails(MTU - 1, REFUSAL) }, SILENCE,
+		  .found = ended("not known", "arrived", SILENCE, "") },
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), fails(1024, SILENCE) }, SILENCE,
+		  .found = ended("not known", "arrived", SILENCE, " -> a session of 1024 bytes fails now as well (cause 5): *") },
 		/* the number of packets is blamed only if a packet of 4096 bytes has passed */
-		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), still_there() }, SILENCE,
+		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), still_there(MTU - 1), silent(MTU, DONE, REMOTE_MR) }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
-		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), still_there() }, SILENCE,
+		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), still_there(MTU), silent(MTU + 1, DONE, REMOTE_MR) }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, not_this_many) },
-		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), still_there() }, SILENCE,
+		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), still_there(MTU + 1), silent(65536, DONE, REMOTE_MR) }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, not_this_many) },
 		/* this side gave up: its READ did not end */
-		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), still_there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), still_there(1024), gives_up(MTU - 1, REMOTE_DONE) }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		/* everything has arrived: packets are not blamed */
-		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, LOCAL_VERDICT_SENT, REMOTE_DONE), still_there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, LOCAL_VERDICT_SENT, REMOTE_DONE), still_there(1024) }, SILENCE,
 		  .found = ended("arrived", "verified", SILENCE, "") },
-		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_DONE), still_there() }, SILENCE,
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_DONE), still_there(1024) }, SILENCE,
 		  .found = ended("arrived", "arrived", SILENCE, "") },
 		/* no timeout, but wrong contents in one direction */
 		{ OVER_ROCE, one_byte, { { 1024, .status = STATUS_CONTENTS_WRONG, .connected = true, .local = LOCAL_VERDICT_SENT,
@@ -781,10 +792,9 @@ static const char *rates(const char *to_server, const char *to_client)
 
 static const char *found_slow(const char *rates, const char *direction, const char *factor)
 {
-	return text_of(
-		"failed: %s -> %s is %s times as slow as the other direction, measured twice: "
-		"look at the queue of the host that sends ('tc qdisc'), at the counters, *",
-		rates, direction, factor);
+	return text_of("ok: %s -> %s is %s times as slow as the other direction, measured twice: "
+		       "look at the queue of the host that sends ('tc qdisc'), at the counters, *",
+		       rates, direction, factor);
 }
 
 static const char *found_below(const char *rates, const char *direction)
@@ -811,7 +821,7 @@ TEST(a_slow_direction_is_measured_twice)
 		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(250), to_client(100), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("250", "100")) },
 		{ RATED, all_sizes, { to_server(100), to_client(0), to_server(100), to_client(0), reads() }, GOOD,
-		  .found = "failed: client to server 100 Mbit/s, server to client 0 bit/s -> server to client is *" },
+		  .found = "ok: client to server 100 Mbit/s, server to client 0 bit/s -> server to client is *" },
 		{ RATED, all_sizes, { to_server(0), to_client(0), reads() }, GOOD,
 		  .found = "ok: client to server 0 bit/s, server to client 0 bit/s" },
 		/* a rate below --min-rate is also measured twice, in either direction */
@@ -916,10 +926,10 @@ TEST(failed_and_slow_sessions_are_reported_with_their_ports)
 		  .found = text_of("ok: source port 5: * | ok: source port 6: %s | ok: source port 7: * | ok: source port 8: *", rates("101", "104")),
 		  .connections = 4 },
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 96, 300), port_measured(7, 290, 310) }, GOOD,
-		  .found = text_of("ok: source port 5: * | failed: source port 6: %s | ok: source port 7: *", slower(rates("96", "300"))),
+		  .found = text_of("ok: source port 5: * | ok: source port 6: %s | ok: source port 7: *", slower(rates("96", "300"))),
 		  .connections = 3 },
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 300, 99) }, GOOD,
-		  .found = text_of("ok: source port 5: * | failed: source port 6: %s", slower(rates("300", "99"))),
+		  .found = text_of("ok: source port 5: * | ok: source port 6: %s", slower(rates("300", "99"))),
 		  .connections = 2 },
 		/* over InfiniBand and RoCE v1 there is no source port */
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_failed(0, SILENCE) }, SILENCE,
@@ -929,7 +939,7 @@ TEST(failed_and_slow_sessions_are_reported_with_their_ports)
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
 			   port_measured(5, 300, 300), port_failed(6, LOST), port_failed(7, SILENCE), port_measured(8, 99, 99) }, LOST,
 		  .found = text_of("ok: source port 5: * | failed: source port 6: cause 6 -> %s | failed: source port 7: cause 5 -> * | "
-				   "failed: source port 8: *", several_paths),
+				   "ok: source port 8: *", several_paths),
 		  .connections = 4 },
 		/* with --duration 0, no rates are measured */
 		{ UNKNOWN, all_sizes, { port_verified(5, GOOD), port_verified(6, BROKEN) }, BROKEN,
@@ -1100,7 +1110,7 @@ static struct turn takes(int64_t milliseconds, struct turn turn)
 TEST(last_line_reports_lost_packets)
 {
 	const struct {
-		struct turn turns[5];
+		struct turn turns[6];
 		const char *counter;
 		uint64_t count;
 		enum status status;
@@ -1113,9 +1123,11 @@ TEST(last_line_reports_lost_packets)
 		{ { resent(1, passes(1)), passes(65536), passes(1048576) }, "out_of_sequence", 1, GOOD, "Ready. All sizes arrived in both directions, verified; about 2.8 % of the packets are lost.\n" },
 		{ { resent(1, passes(1)), resent(1, passes(65536)), passes(1048576) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from server to client.\n" },
 		{ { passes(1), passes(65536), passes(1048576) }, "packet_seq_err", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from client to server.\n" },
-		/* not ready if sizes were left out; no last line after a failed session */
+		/* not ready if sizes were left out, or a session failed */
 		{ { resent(2, passes(1)), takes(11000, passes(65536)) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Not ready: packets are lost from server to client.\n" },
-		{ { resent(2, passes(1)), passes(65536), { 1048576, .status = BROKEN, .connected = true } }, "out_of_sequence", 2, BROKEN, "" },
+		{ { resent(2, passes(1)), passes(65536), { 1048576, .status = BROKEN, .connected = true } }, "out_of_sequence", 2, BROKEN, "Not ready: cause 1\n" },
+		{ { passes(1), passes(65536), resent(9, silent(1048576, DONE, REMOTE_MR)), still_there(65536), silent(1048576, DONE, REMOTE_MR) }, "out_of_sequence", 0, SILENCE,
+		  "Not ready: cause 5; packets of every size arrive, but not this many at a time from client to server; next: look at the counters, at flow control (PFC, ECN), and at cables and switches\n" },
 		/* clang-format on */
 	};
 
@@ -1132,6 +1144,25 @@ TEST(last_line_reports_lost_packets)
 		play(cases[i].status);
 		assert_string_equal(path.printed, cases[i].line);
 	}
+}
+
+TEST(smaller_mtu_on_the_path_explains_lost_packets)
+{
+	const struct turn turns[] = {
+		resent(9, silent(1024, DONE, REMOTE_MR)),
+		still_there(1),
+		resent(9, silent(1024, DONE, REMOTE_MR)),
+		{ 0 },
+	};
+
+	start(OVER_ROCE, one_byte, turns);
+	for (unsigned int session = 0; session < 4; session++)
+		path.counters[session] = (struct counters){ .any = true };
+	for (unsigned int session = 2; session < 4; session++)
+		path.counters[session].values[counter_number("out_of_sequence")] = 9;
+	play(SILENCE);
+	expect("counters", "ok: errors counted: 9 by this side, 18 by the peer; out_of_sequence 9");
+	expect_key("counters", "lost_share", NULL);
 }
 
 /* Return the session of WRITEs, for one second, after a transfer that was stopped. */
@@ -1175,7 +1206,7 @@ TEST(lost_packets_limit_the_time_for_further_sizes_and_measurements)
 		{ { resent(2, passes(1)), writes(), passes(1024), takes(20000, passes(MTU - 1)), interrupted(MTU) }, OVER_ROCE, 10000, 3, 0, STOPPED, "transfer", "ok: 1 byte: * | ok: 1024 bytes: * | ok: 4095 bytes: * | failed: 4096 bytes: *", "cause 9" },
 		{ { resent(2, passes(1)), written(SILENCE), { 0 } }, OVER_ROCE, 10000, 3, 0, SILENCE, "rate", "failed: not measured: cause 5", "cause 5" },
 		/* if the failed session had no time limit, the sessions that explain it have none */
-		{ { passes(1), resent(9, silent(1024, DONE, REMOTE_MR)), still_there() }, OVER_ROCE, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> large packets vanish from client to server: size 1 passes, *", "cause 5" },
+		{ { passes(1), resent(9, silent(1024, DONE, REMOTE_MR)), still_there(1), silent(1024, DONE, REMOTE_MR) }, OVER_ROCE, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *; large packets vanish from client to server: size 1 passes, *", "cause 5; large packets vanish *" },
 		/* the time limit also applies to the sessions that would explain a failure after lost packets */
 		{ { resent(9, passes(1)), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server not known, server to client arrived: cause 5", "cause 5" },
 		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },

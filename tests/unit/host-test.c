@@ -493,7 +493,7 @@ TEST(routable_gid_of_roce_v2_is_preferred)
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=0\n", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=0\n", "->" },
 		/* only link-local GIDs, at every usable port */
-		{ NO_GID("2") NO_GID("3"), true, "\ngid no port has a GID other than link-local ones\n!> routers do not forward", NULL },
+		{ NO_GID("2") NO_GID("3"), true, "\ngid no port has a GID other than link-local ones\n!> give a network interface another address", NULL },
 		{ NO_GID("2") NO_GID("3") "|+mlx5_1", false, "HCA==mlx5_0:1 NCCL_IB_GID_INDEX=1; routers do not forward packets of a link-local address\n", "->" },
 		{ NO_GID("2") NO_GID("3") "|+siw0|node_type=4: RNIC", false, "HCA==mlx5_0:1 NCCL_IB_GID_INDEX=1", "->" },
 		{ NO_GID("2") NO_GID("3") "|+mlx5_1|@", true, "HCA==mlx5_0:1 NCCL_IB_GID_INDEX=1", NULL },
