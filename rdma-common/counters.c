@@ -191,6 +191,32 @@ uint64_t counters_errors(const struct counters *growth)
 	return sum;
 }
 
+struct strbuf counters_describe_full(const struct counters *counters)
+{
+	/* widths of the fields of PortCounters (InfiniBand Architecture, volume 1, 16.1.3.5) */
+	static const struct {
+		const char *name;
+		uint64_t most;
+	} limits[] = {
+		{ "symbol_error", UINT16_MAX },
+		{ "link_error_recovery", UINT8_MAX },
+		{ "port_rcv_errors", UINT16_MAX },
+		{ "port_rcv_remote_physical_errors", UINT16_MAX },
+		{ "port_xmit_discards", UINT16_MAX },
+		{ "local_link_integrity_errors", 15 },
+		{ "excessive_buffer_overrun_errors", 15 },
+		{ "VL15_dropped", UINT16_MAX },
+	};
+	struct strbuf buf = { 0 };
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		if (counters->values[number_of(limits[i].name)] == limits[i].most)
+			strbuf_addf(&buf, "%s%s %" PRIu64, buf.length > 0 ? ", " : "",
+				    limits[i].name, limits[i].most);
+	}
+	return buf;
+}
+
 struct strbuf counters_describe(const struct counters *growth)
 {
 	struct strbuf buf = { 0 };

@@ -62,6 +62,12 @@ struct sequence_errors {
 
 struct sequence_errors counters_sequence_errors(const struct counters *growth);
 
+/*
+ * List the counters of an InfiniBand port that are at their maximum, as in "symbol_error 65535":
+ * they count no more until they are reset.
+ */
+struct strbuf counters_describe_full(const struct counters *counters);
+
 /* Describe the growth, as in "rcvd_seq_err 3, link_downed 1"; empty if no counter has grown. */
 struct strbuf counters_describe(const struct counters *growth);
 

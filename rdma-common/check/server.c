@@ -1005,6 +1005,7 @@ static void add_counters(struct probe *probe, const struct counters *growth)
 {
 	uint64_t here = counters_errors(growth), there = probe->peer.errors;
 	const struct strbuf grown = counters_describe(growth);
+	const struct strbuf full = counters_describe_full(&probe->after);
 	struct strbuf *found = &probe->findings->found;
 
 	if (there > 0 && (here > 0 || there > 1))
@@ -1016,6 +1017,10 @@ static void add_counters(struct probe *probe, const struct counters *growth)
 			    there > 0 ? ", nor by the server's," : "");
 	if (grown.length > 0)
 		strbuf_addf(found, "%s%s", here == 0 || there > 0 ? "; " : "", grown.text);
+	if (full.length > 0)
+		strbuf_addf(found,
+			    "; at its maximum, so it counts no more: %s ('perfquery -R' resets it)",
+			    full.text);
 }
 
 enum status probe_report_counters(struct probe *probe, enum status status)

@@ -1016,6 +1016,36 @@ static unsigned int counter_number(const char *name)
 	return number;
 }
 
+/* A counter of an InfiniBand port stops at its maximum, so it does not grow any more. */
+TEST(counter_at_its_maximum_is_reported)
+{
+	const struct {
+		const char *name;
+		uint64_t value;
+		const char *found;
+	} cases[] = {
+		/* clang-format off */
+		{ "symbol_error", 65535, "ok: no errors counted *; at its maximum, so it counts no more: symbol_error 65535 ('perfquery -R' resets it)" },
+		{ "link_error_recovery", 255, "ok: no errors counted *; at its maximum, so it counts no more: link_error_recovery 255 (*" },
+		{ "symbol_error", 65534, "ok: no errors counted by this host's device during the sessions" },
+		/* a driver's own counter has more bits */
+		{ "out_of_sequence", 65535, "ok: no errors counted by this host's device during the sessions" },
+		/* clang-format on */
+	};
+	const struct turn turns[] = { { 0 } };
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		start(UNKNOWN, all_sizes, turns);
+		for (unsigned int session = 0; session < 4; session++) {
+			path.counters[session].any = true;
+			path.counters[session].values[counter_number(cases[i].name)] =
+				cases[i].value;
+		}
+		play(GOOD);
+		expect("counters", cases[i].found);
+	}
+}
+
 static const char of_software[] = " -> one of: a rate limit or a full queue on the way *";
 
 /* The three sessions send 36 packets in each direction. */
