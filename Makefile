@@ -84,7 +84,7 @@ DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
 UNIT_LIBRARIES = $(LIBRARIES) $(shell $(PKG_CONFIG) --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 # The modules that the fuzzers call, and the modules on which these depend.
-FUZZED = $(addprefix rdma-common/,clock console log netlink options process reasons status thread wire)
+FUZZED = $(addprefix rdma-common/,clock console log netlink options process reasons status sysfs thread wire)
 FUZZ_SECONDS ?= 600
 
 # Rules that link the programs with a sanitizer.

@@ -196,6 +196,22 @@ static struct strbuf describe_ports(uint64_t port, int error)
 	return text;
 }
 
+/* Describe that no address leads to an RDMA device. The file of a device may be missing. */
+static struct strbuf describe_unusable(int error)
+{
+	struct closed_file file = closed_file_find(NULL);
+	struct strbuf text = { 0 };
+
+	strbuf_addf(&text,
+		    "%s; give --bind an address of a network interface that has an RDMA device "
+		    "('rdma link')",
+		    strerror(error));
+	if (file.error)
+		strbuf_addf(&text, "; cannot open %s of %s: %s", file.path, file.owner,
+			    strerror(file.error));
+	return text;
+}
+
 /* Return the first address that lacks its network interface, or NULL. */
 static const struct sockaddr *find_without_interface(const struct addrinfo *addresses)
 {
@@ -229,11 +245,10 @@ static enum status explain_listening(struct server *server, const struct addrinf
 		status = STATUS_UNRESOLVED;
 		strbuf_addf(&reason, "%s; %s", strerror(error),
 			    own_interface_advice(incomplete).text);
+	} else if (is_unusable(error)) {
+		reason = describe_unusable(error);
 	} else {
-		strbuf_addf(&reason, "%s%s", strerror(error),
-			    is_unusable(error) ? "; give --bind an address of a network interface "
-						 "that has an RDMA device ('rdma link')"
-					       : "");
+		strbuf_addf(&reason, "%s", strerror(error));
 	}
 	return process_fail(&server->program.process, status, "cannot listen on %s%s%s: %s",
 			    ellipsize(options->bind ? options->bind : "all addresses").text,

@@ -19,12 +19,15 @@
 
 #include "clock.h"
 #include "reasons.h"
+#include "sysfs.h"
 
 /* Nanoseconds within which signals count as one: timeout(1) signals the process and its group. */
 #define SIGNAL_NANOSECONDS 100000000
 
 /* Milliseconds until the next attempt to get an event for which memory was short. */
 #define MEMORY_PAUSE 10
+/* Owner of the file /dev/infiniband/rdma_cm (struct closed_file) */
+#define CONNECTION_MANAGER "the connection manager"
 
 /* descriptor_advice() regards a lower limit of open files as a cause. */
 #define LOW_DESCRIPTOR_LIMIT 32
@@ -190,32 +193,48 @@ const char *descriptor_advice(int error)
 	return "raise the limit of open files ('ulimit -n')";
 }
 
-const char *rdma_cm_advice(void)
+/* Set `file` and return true if this process cannot open a file of /dev/infiniband. */
+static bool is_closed(struct closed_file *file, const char *name, const char *owner)
 {
-	if (!access("/dev/infiniband/rdma_cm", R_OK | W_OK))
-		return NULL;
-	return "/dev/infiniband/rdma_cm does not exist, or this user may not open it: load the "
-	       "module rdma_ucm, and check the file's mode";
+	int descriptor;
+
+	snprintf(file->path, sizeof(file->path), "/dev/infiniband/%s", name);
+	snprintf(file->owner, sizeof(file->owner), "%s", owner);
+	descriptor = open(file->path, O_RDWR | O_CLOEXEC);
+	file->error = descriptor < 0 ? errno : 0;
+	if (descriptor >= 0)
+		close(descriptor);
+	return file->error;
 }
 
-/* Count the files that match `pattern`; `*openable`: this user may open all of them. */
-static size_t count_files(const char *pattern, bool *openable)
+struct closed_file closed_file_find(const char *device)
 {
-	glob_t files;
-	size_t count;
+	struct closed_file file = { .error = 0 };
+	bool found = false;
+	glob_t all;
 
-	*openable = true;
-	count = glob(pattern, 0, NULL, &files) ? 0 : files.gl_pathc;
-	for (size_t i = 0; i < count; i++)
-		*openable = *openable && !access(files.gl_pathv[i], R_OK | W_OK);
-	globfree(&files);
-	return count;
+	if (glob("/sys/class/infiniband_verbs/uverbs*", 0, NULL, &all))
+		all.gl_pathc = 0;
+	for (size_t i = 0; i < all.gl_pathc && !found; i++) {
+		struct sysfs_line owner = sysfs_read_line("%s/ibdev", all.gl_pathv[i]);
+
+		if (!device || !strcmp(owner.text, device))
+			found = is_closed(&file, strrchr(all.gl_pathv[i], '/') + 1, owner.text);
+	}
+	if (!found && !device)
+		is_closed(&file, "rdma_cm", CONNECTION_MANAGER);
+	globfree(&all);
+	return file;
 }
 
 const char *device_advice(int error)
 {
 	const char *advice = descriptor_advice(error);
-	bool openable, ignored;
+	struct closed_file closed = closed_file_find(NULL);
+	glob_t devices;
+	bool present = !glob("/sys/class/infiniband/*", 0, NULL, &devices);
+
+	globfree(&devices);
 
 	if (advice)
 		return advice;
@@ -225,12 +244,10 @@ const char *device_advice(int error)
 		       "container the files of that folder ('--device'); without an adapter, create "
 		       "a software device ('modprobe rdma_rxe', 'rdma link add rdma0 type rxe netdev "
 		       "eth0')";
-	advice = rdma_cm_advice();
-	if (advice)
-		return advice;
-	openable = count_files("/dev/infiniband/uverbs*", &openable) > 0 && openable;
-	return missing_device_advice(count_files("/sys/class/infiniband/*", &ignored) > 0, openable,
-				     netlink_rdma_is_exclusive());
+	if (closed.error && !strcmp(closed.owner, CONNECTION_MANAGER))
+		return "/dev/infiniband/rdma_cm does not exist, or this user may not open it: load "
+		       "the module rdma_ucm, and check the file's mode";
+	return missing_device_advice(present, !closed.error, netlink_rdma_is_exclusive());
 }
 
 /* Report, with advice, that librdmacm failed with errno, or found no device (ENODEV). */
@@ -238,9 +255,15 @@ static enum status explain_missing_rdma(struct process *process, const char *att
 {
 	int error = errno;
 	bool is_local = error == ENOMEM || descriptor_advice(error);
+	struct closed_file file = closed_file_find(NULL);
+	struct strbuf closed = { 0 };
 
+	if (file.error && strcmp(file.owner, CONNECTION_MANAGER) != 0)
+		strbuf_addf(&closed, "cannot open %s of %s: %s; ", file.path, file.owner,
+			    strerror(file.error));
 	return process_fail(process, is_local ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED,
-			    "%s: %s; %s", attempted, strerror(error), device_advice(error));
+			    "%s: %s; %s%s", attempted, strerror(error), closed.text,
+			    device_advice(error));
 }
 
 /* Open every device, to receive its events. */

@@ -123,11 +123,19 @@ const char *descriptor_advice(int error);
  */
 const char *device_advice(int error);
 
+/* A file that this process cannot open. */
+struct closed_file {
+	char path[64];
+	char owner[64]; /* its RDMA device, or "the connection manager" */
+	int error;      /* errno value. 0 means that there is no such file. */
+};
+
 /*
- * Return what to change if this user cannot open the connection manager, otherwise NULL. The string
- * is static.
+ * Find the first device whose file in /dev/infiniband is missing or cannot be opened: libibverbs or
+ * librdmacm leaves it out. If `device` is NULL, try the files of all devices and of the connection
+ * manager.
  */
-const char *rdma_cm_advice(void);
+struct closed_file closed_file_find(const char *device);
 
 /* Make a descriptor non-blocking. Return 0, or -1 with errno. */
 int make_nonblocking(int descriptor);

@@ -107,9 +107,9 @@ const char *missing_device_advice(bool present, bool openable, bool exclusive)
 		       "the same release as libibverbs, run 'IBV_SHOW_WARNINGS=1 ibv_devices', or raise "
 		       "rdma.max of this cgroup";
 	if (present)
-		return "the kernel has an RDMA device ('rdma link'), but this user may not open "
-		       "/dev/infiniband/uverbs*: check the mode of these files, or give a "
-		       "container the files ('--device')";
+		return "the kernel has an RDMA device ('rdma link'), but this process cannot open "
+		       "its file /dev/infiniband/uverbs*: check the mode of the file, or give a "
+		       "container the files ('--device /dev/infiniband')";
 	if (exclusive)
 		return "the RDMA subsystem is in exclusive mode ('rdma system'), so each device "
 		       "belongs to one network namespace, and none to this one: move one here "

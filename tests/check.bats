@@ -69,8 +69,9 @@ with_addresses() {
 	repair=with_addresses
 	lab run b ip address flush dev eth0 scope global
 	check 8
-	says "  -> routers do not forward packets of a link-local address: .*"
+	says "  -> give a network interface another address .*: routers do not forward packets of a link-local address"
 	[[ $output != *Ready* ]]
+	says "Not ready: gid: no port has a GID other than link-local ones; next: give a network interface another address .*"
 	check 8 --json
 	[ "$(json nccl.status)" = ok ]
 	[[ $(json error) == "gid: no port has a GID other than link-local ones; "* ]]
@@ -101,7 +102,7 @@ without_device() {
 	lab run b ip address flush dev eth0 scope global
 	repair="eval with_addresses && without_device"
 	check 8 --json
-	[[ $(json error) == "gid: "*"; routers do not forward packets of a link-local address: "* ]]
+	[[ $(json error) == "gid: no port has a GID other than link-local ones; "* ]]
 }
 
 # check_without ADDRESS FOLDER...: run --check on host b with an empty folder in place of each FOLDER; it must find no
@@ -119,7 +120,7 @@ check_without() {
 	check_without "" /dev/infiniband /sys/class/infiniband
 	[[ $output != *$'\nadapter'* ]]
 	check_without 192.0.2.1 /dev/infiniband
-	says "  -> /dev/infiniband/rdma_cm does not exist, or this user may not open it: .*"
+	says "reach       the file /dev/infiniband/uverbs0 of rdma0 is missing \(L11\)"
 }
 
 @test "--check --bind uses that source address for resolving and connecting, and rejects another address family" {

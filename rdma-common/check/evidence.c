@@ -25,6 +25,7 @@
 #include "../cgroup.h"
 #include "../negotiate.h"
 #include "../netlink.h"
+#include "../process.h"
 #include "../sysfs.h"
 #include "congestion.h"
 
@@ -133,12 +134,12 @@ static const char *address_of(const struct nlattr *raw, char text[INET6_ADDRSTRL
 }
 
 /* Call `function` with the kernel's message about each object. The request has `size` bytes. */
-static void dump_all(void *context, int type, size_t size, nl_recvmsg_msg_cb_t function)
+static void dump_all(struct evidence *evidence, int type, size_t size, nl_recvmsg_msg_cb_t function)
 {
 	const struct ifinfomsg all = { 0 }; /* no caller's request is longer */
 
 	netlink_ask(NETLINK_ROUTE, netlink_make_request(type, NLM_F_DUMP, &all, size), function,
-		    context);
+		    evidence);
 }
 
 /* Set the facts vrf, gid_kind and route_kind, if they are about this network interface. */
@@ -201,49 +202,47 @@ static void add_address(struct nl_msg *request, int type, const struct sockaddr 
 		netlink_add(request, type, &ipv6->sin6_addr, sizeof(ipv6->sin6_addr));
 }
 
-/* An address of this host as text, and the number of its network interface. */
-struct bound {
-	struct endpoint address;
-	uint32_t interface;
-};
-
-static int examine_bound(struct nl_msg *message, void *context)
+/* Return the entry of `view` for the source, whose scope ID may be missing; NULL: none. */
+static const struct host_address *find_source(const struct evidence *evidence,
+					      const struct host_view *view)
 {
-	const struct ifaddrmsg *own = nlmsg_data(nlmsg_hdr(message));
-	struct nlattr *address = netlink_find(message, sizeof(*own), IFA_LOCAL);
-	struct bound *bound = context;
-	char text[INET6_ADDRSTRLEN];
+	const char *source = evidence->facts[FACT_source];
+	size_t size = strlen(source);
 
-	if (!address) /* IPv6 without a peer */
-		address = netlink_find(message, sizeof(*own), IFA_ADDRESS);
-	if (!strcmp(address_of(address, text), bound->address.address))
-		bound->interface = own->ifa_index;
-	return NL_OK;
+	for (size_t i = 0; view && size > 0 && i < view->address_count; i++) {
+		const char *address = view->addresses[i].address;
+
+		if (!strncmp(address, source, size) && (!address[size] || address[size] == '%'))
+			return &view->addresses[i];
+	}
+	return NULL;
 }
 
 /*
- * Return the number of the network interface that the kernel asks for a route of `flow`: that of
- * the source (rdma_translate_ip() sets bound_dev_if), or of a link-local address. Return 0 for any.
+ * Return the number of the network interface with which the kernel asks for the route of a bound or
+ * link-local address (rdma_translate_ip() sets bound_dev_if). Return 0 for any.
  */
-static uint32_t find_bound(const struct flow *flow)
+static uint32_t find_bound(struct evidence *evidence, const struct host_view *view,
+			   const struct flow *flow)
 {
 	const struct sockaddr *end = flow->source ? flow->source : flow->address;
 	const struct sockaddr_in6 *ipv6 = (const void *)end;
-	struct bound bound = { 0 };
+	const struct host_address *own;
 
 	if (end->sa_family == AF_INET6 && ipv6->sin6_scope_id)
 		return ipv6->sin6_scope_id;
 	if (!flow->source)
 		return 0;
-	bound.address = endpoint_of(flow->source);
-	dump_all(&bound, RTM_GETADDR, sizeof(struct ifaddrmsg), examine_bound);
-	return bound.interface;
+	evidence_set(evidence, FACT_source, endpoint_of(flow->source).address);
+	own = find_source(evidence, view);
+	return own ? own->interface_index : 0;
 }
 
 /* Ask the kernel for the route of `flow`, and set its facts; on failure `route` is the error. */
-static void find_route(struct evidence *evidence, const struct flow *flow)
+static void find_route(struct evidence *evidence, const struct host_view *view,
+		       const struct flow *flow)
 {
-	const uint32_t interface = find_bound(flow);
+	const uint32_t interface = find_bound(evidence, view, flow);
 	const struct rtmsg body = { .rtm_family = (uint8_t)flow->address->sa_family };
 	struct nl_msg *request = netlink_make_request(RTM_GETROUTE, 0, &body, sizeof(body));
 
@@ -279,22 +278,6 @@ static int examine_neighbour(struct nl_msg *message, void *evidence)
 }
 
 /* ---- RDMA devices ---- */
-
-/* Return the entry of `view` for the source, whose scope ID may be missing; NULL: none. */
-static const struct host_address *find_source(const struct evidence *evidence,
-					      const struct host_view *view)
-{
-	const char *source = evidence->facts[FACT_source];
-	size_t size = strlen(source);
-
-	for (size_t i = 0; view && size > 0 && i < view->address_count; i++) {
-		const char *address = view->addresses[i].address;
-
-		if (!strncmp(address, source, size) && (!address[size] || address[size] == '%'))
-			return &view->addresses[i];
-	}
-	return NULL;
-}
 
 /* A port of a device. The interface is empty if it is in another network namespace. */
 struct port {
@@ -422,43 +405,17 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 	globfree(&all);
 }
 
-/* If this process cannot open a file of `owner`, set the facts about it, and return false. */
-static bool try_file(struct evidence *evidence, const char *name, const char *owner)
-{
-	struct sysfs_line file;
-	int descriptor;
-
-	snprintf(file.text, sizeof(file.text), "/dev/infiniband/%s", name);
-	descriptor = open(file.text, O_RDWR | O_CLOEXEC);
-	if (descriptor >= 0) {
-		close(descriptor);
-		return true;
-	}
-	evidence_set_error(evidence, FACT_file_error, errno);
-	evidence_set(evidence, FACT_file, file.text);
-	evidence_set(evidence, FACT_file_owner, owner);
-	return false;
-}
-
-/*
- * Find a device whose file this process cannot open: libibverbs, or librdmacm, leaves it out. Try
- * the file of the device `needed` alone. NULL stands for all devices and the connection manager.
+/* If this process cannot open the file of a device, or of any if `device` is NULL, set its facts.
  */
-static void find_closed_file(struct evidence *evidence, const char *needed)
+static void examine_files(struct evidence *evidence, const char *device)
 {
-	bool good = true;
-	glob_t all = { 0 };
+	struct closed_file file = closed_file_find(device);
 
-	glob("/sys/class/infiniband_verbs/uverbs*", 0, NULL, &all);
-	for (size_t i = 0; i < all.gl_pathc && good; i++) {
-		struct sysfs_line device = sysfs_read_line("%s/ibdev", all.gl_pathv[i]);
-
-		if (!needed || !strcmp(device.text, needed))
-			good = try_file(evidence, strrchr(all.gl_pathv[i], '/') + 1, device.text);
-	}
-	if (good && !needed)
-		try_file(evidence, "rdma_cm", "the connection manager");
-	globfree(&all);
+	if (!file.error)
+		return;
+	evidence_set_error(evidence, FACT_file_error, file.error);
+	evidence_set(evidence, FACT_file, file.path);
+	evidence_set(evidence, FACT_file_owner, file.owner);
 }
 
 /* Return what is left of a resource ("hca_object=") in two lines of an rdma cgroup. */
@@ -634,7 +591,7 @@ void evidence_collect_listeners(struct evidence *evidence, const struct flow *fl
 	sum_counters(evidence, FACT_requests_answered, DEVICES "*/ports/*/cm_tx_msgs/re[pj]",
 		     received);
 	if (!is_known(evidence, FACT_route)) /* unless evidence_collect() has already asked */
-		find_route(evidence, flow);
+		find_route(evidence, NULL, flow);
 	dump_all(evidence, RTM_GETADDR, sizeof(struct ifaddrmsg), examine_own_address);
 	if (!is_known(evidence, FACT_listeners)) /* likewise */
 		netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, examine_rdma_device, evidence);
@@ -678,7 +635,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 	struct ports ports = { 0 };
 
 	if (flow->address)
-		find_route(evidence, flow);
+		find_route(evidence, view, flow);
 	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, take_ports, &ports);
 	of_route = find_port(evidence, &ports);
 	find_devices(evidence, view, of_route);
@@ -686,7 +643,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 	evidence_set(evidence, FACT_route_driver,
 		     name_of_link(evidence->facts[FACT_route_interface], "device/driver").text);
 	if (!find_source(evidence, view) && (!opened || of_route))
-		find_closed_file(evidence, opened ? of_route->device : NULL);
+		examine_files(evidence, opened ? of_route->device : NULL);
 	dump_all(evidence, RTM_GETLINK, sizeof(struct ifinfomsg), examine_link);
 	dump_all(evidence, RTM_GETNEIGH, sizeof(struct ndmsg), examine_neighbour);
 	cgroup_visit("", "rdma", examine_cgroup, &tightest);

@@ -124,6 +124,8 @@ static void note_failure(struct findings *findings, const char *step)
 	strbuf_addf(&findings->first_failure, "%s: %s%s%s", step, found, *advice ? "; " : "",
 		    advice);
 	findings->cause = findings->next = (struct strbuf){ 0 };
+	if (strcmp(step, "reach") != 0)
+		strbuf_addf(&findings->cause, "%s: ", step);
 	strbuf_addf(&findings->cause, "%.*s", list ? (int)(list - found) : INT_MAX, found);
 	strbuf_addf(&findings->next, "%.*s", more ? (int)(more - advice) : INT_MAX, advice);
 }

@@ -102,7 +102,7 @@ static const struct rule rules[] = {
 	  { 0 }, NO_DEVICE_ADVICE },
 	{ "L11", "file_error=ENOENT",
 	  "the file {file} of {file_owner} is missing",
-	  { 0 }, "give the container this file ('--device {file}'), or load the modules that make it ('modprobe -a ib_uverbs rdma_ucm')" },
+	  { 0 }, "give the container its files ('--device /dev/infiniband'), or load the modules that make them ('modprobe -a ib_uverbs rdma_ucm')" },
 	{ "L11", "file_error=*",
 	  "this process cannot open {file} of {file_owner} ({file_error})",
 	  { 0 }, "see 'ls -l {file}', and let this user open the file; give a container the file ('--device {file}')" },

@@ -152,24 +152,19 @@ static void classify_outcomes(struct probe *probe)
 	probe->to_server = classify_direction(outcome->accepted, outcome->peer_operation_completed);
 }
 
-/*
- * Advise what to change if the server accepted a session before, but not this one, unless the cause
- * has advice.
- */
+/* Advise what to change if the server accepted a session before, but not this one. */
 static void advise_connecting(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
 	bool told = rejection_reason(&outcome->rejection) != REFUSAL_NONE;
-	bool silent = is_silence(outcome->end.status);
+	bool refused = outcome->end.status == STATUS_REFUSED;
 
-	if (probe->verified == 1 && !told && (silent || outcome->end.status == STATUS_REFUSED))
-		strbuf_addf(&probe->findings->advice,
-			    "the server accepted one session and then no other: if it runs with "
-			    "--one-off, start it without that option");
-	else if (silent && probe->verified > 0)
-		strbuf_addf(&probe->findings->advice,
-			    "the server accepted earlier sessions: check that it still runs and "
-			    "does not hang, and that the path to it is up; then run this again");
+	if (probe->verified > 0 && !told && (refused || is_silence(outcome->end.status)))
+		strbuf_addf(
+			&probe->findings->advice,
+			"the server accepted an earlier session: check that it still runs and "
+			"does not hang, that it runs without --one-off, and that the path to it "
+			"is up; then run this again");
 }
 
 /* Report the server's hello, and an MTU smaller than this host's. */

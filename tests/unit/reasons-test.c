@@ -53,7 +53,7 @@ TEST(advice_on_a_missing_device_names_the_likely_cause)
 	} rows[] = {
 		{ true, true, false, "libibverbs has no driver for it" },
 		{ true, true, true, "libibverbs has no driver for it" },
-		{ true, false, false, "this user may not open /dev/infiniband/uverbs*" },
+		{ true, false, false, "this process cannot open its file /dev/infiniband/uverbs*" },
 		{ false, true, true, "exclusive mode" },
 		{ false, false, true, "exclusive mode" },
 		{ false, true, false, "rdma link add rdma0 type rxe" },
