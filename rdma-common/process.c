@@ -227,7 +227,8 @@ struct closed_file closed_file_find(const char *device)
 	return file;
 }
 
-const char *device_advice(int error)
+/* Return what to change if librdmacm failed with `error`, or found no device that it may open. */
+static const char *device_advice(int error)
 {
 	const char *advice = descriptor_advice(error);
 	struct closed_file closed = closed_file_find(NULL);

@@ -117,12 +117,6 @@ enum status process_fail(struct process *process, enum status status, const char
  */
 const char *descriptor_advice(int error);
 
-/*
- * Return what to change if librdmacm failed with `error`, or found no device that this user may
- * open. The string is static. Any thread.
- */
-const char *device_advice(int error);
-
 /* A file that this process cannot open. */
 struct closed_file {
 	char path[64];

@@ -611,20 +611,20 @@ end_namespace() {
 
 # bats test_tags=slow
 @test "L11: the container has the file of the connection manager, and a file of no device" {
-	local address as
+	local address prefix
 	# shellcheck disable=SC2016 # expanded on the host
-	as=(unshare --mount sh -ec 'numbers=$(stat -c "0x%t 0x%T" /dev/infiniband/rdma_cm)
+	prefix=(unshare --mount sh -ec 'numbers=$(stat -c "0x%t 0x%T" /dev/infiniband/rdma_cm)
 		mount -t tmpfs none /dev/infiniband
 		mknod /dev/infiniband/rdma_cm c $numbers
 		mknod /dev/infiniband/uverbs1 c 231 199
 		exec "$@"' -)
 	for address in 192.0.2.1 ""; do
 		# shellcheck disable=SC2086 # no word for an empty address
-		on b "${as[@]}" "$PROGRAMS/rdma-client" --check $address
+		on b "${prefix[@]}" "$PROGRAMS/rdma-client" --check $address
 		expect 3
 		names L11 "the file /dev/infiniband/uverbs0 of rdma0 is missing"
 	done
-	on b "${as[@]}" "$PROGRAMS/rdma-server" --bind 192.0.2.2 write
+	on b "${prefix[@]}" "$PROGRAMS/rdma-server" --bind 192.0.2.2 write
 	expect 3
 	[[ $stderr == *"cannot open /dev/infiniband/uverbs0 of rdma0: No such file or directory"* ]]
 }
