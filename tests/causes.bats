@@ -723,6 +723,15 @@ with_clean_hosts() {
 	names B4 "192.0.2.1 has rejected two requests as stale connections \(reason 10\)"
 }
 
+# A VLAN has the MAC address, so also the link-local address, of the interface below it.
+# bats test_tags=slow
+@test "C3: no host on a VLAN has the link-local address" {
+	repair=restore_hosts
+	add_upper b vlan id 7
+	limit=$BRIEF check 3 fe80::99%upper0
+	names C3 "no host on the network of upper0 answers for fe80::99; one of: .*"
+}
+
 without_bridge() {
 	restore_hosts
 	lab run b rdma link del rdma1

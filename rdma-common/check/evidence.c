@@ -202,20 +202,28 @@ static void add_address(struct nl_msg *request, int type, const struct sockaddr 
 		netlink_add(request, type, &ipv6->sin6_addr, sizeof(ipv6->sin6_addr));
 }
 
-/* Return the entry of `view` for the source, whose scope ID may be missing; NULL: none. */
+/*
+ * Return the entry of `view` for the source, whose scope ID may be missing: a VLAN has the
+ * link-local address of the interface below it, so prefer the route's. Return NULL if there is
+ * none.
+ */
 static const struct host_address *find_source(const struct evidence *evidence,
 					      const struct host_view *view)
 {
 	const char *source = evidence->facts[FACT_source];
+	const struct host_address *found = NULL;
 	size_t size = strlen(source);
 
 	for (size_t i = 0; view && size > 0 && i < view->address_count; i++) {
-		const char *address = view->addresses[i].address;
+		const struct host_address *own = &view->addresses[i];
 
-		if (!strncmp(address, source, size) && (!address[size] || address[size] == '%'))
-			return &view->addresses[i];
+		if (strncmp(own->address, source, size) != 0 ||
+		    (own->address[size] && own->address[size] != '%'))
+			continue;
+		if (!found || evidence_is(evidence, FACT_route_interface, own->interface))
+			found = own;
 	}
-	return NULL;
+	return found;
 }
 
 /*
@@ -459,6 +467,13 @@ static void examine_cgroup(void *context, const char *folder)
 	evidence_set(evidence, FACT_cgroup_use, use.text[0] ? use.text + strlen(key) : "");
 }
 
+void evidence_find_limit(struct evidence *evidence, const char *root)
+{
+	struct tightest tightest = { evidence, SESSION_OBJECTS };
+
+	cgroup_visit(root, "rdma", examine_cgroup, &tightest);
+}
+
 /* ---- The RDMA subsystem ---- */
 
 /* Return true if the list of listeners has this entry. */
@@ -474,8 +489,7 @@ static bool is_listed(const char *list, const char *entry)
 	return false;
 }
 
-/* Add an entry to the list of listeners, or an ellipsis if the list has no room for it. */
-static void add_listener(struct evidence *evidence, const char *entry)
+void evidence_add_listener(struct evidence *evidence, const char *entry)
 {
 	const char *known = evidence->facts[FACT_listeners];
 	bool any = strcmp(known, "none") != 0;
@@ -517,7 +531,7 @@ static void examine_cm_id(struct evidence *evidence, const struct nlattr *id)
 	strbuf_addf(&entry, "%.20s (process %u%s) on port %s of %s",
 		    sysfs_read_line("/proc/%u/comm", process).text, process,
 		    stopped ? ", stopped" : "", own.port, any ? "every address" : own.address);
-	add_listener(evidence, entry.text);
+	evidence_add_listener(evidence, entry.text);
 }
 
 static int examine_resources(struct nl_msg *resources, void *evidence)
@@ -630,7 +644,6 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 {
 	struct ibv_device **drivers = ibv_get_device_list(NULL);
 	bool opened = view && view->device_count > 0;
-	struct tightest tightest = { evidence, SESSION_OBJECTS };
 	const struct port *of_route;
 	struct ports ports = { 0 };
 
@@ -646,7 +659,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		examine_files(evidence, opened ? of_route->device : NULL);
 	dump_all(evidence, RTM_GETLINK, sizeof(struct ifinfomsg), examine_link);
 	dump_all(evidence, RTM_GETNEIGH, sizeof(struct ndmsg), examine_neighbour);
-	cgroup_visit("", "rdma", examine_cgroup, &tightest);
+	evidence_find_limit(evidence, "");
 	if (netlink_rdma_is_exclusive())
 		evidence_set(evidence, FACT_mode, "exclusive");
 	if (!access("/proc/sys/net/core", F_OK))

@@ -100,6 +100,18 @@ void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t num
  */
 void evidence_set_error(struct evidence *evidence, enum fact fact, int error);
 
+/*
+ * Add a program to FACT_listeners unless it has it already. If there is no room for it, add an
+ * ellipsis.
+ */
+void evidence_add_listener(struct evidence *evidence, const char *entry);
+
+/*
+ * Set the facts about the cgroup of this process that leaves the fewest objects of FACT_device, if
+ * they are too few for a session. `root`: "", except in tests.
+ */
+void evidence_find_limit(struct evidence *evidence, const char *root);
+
 /* Addresses and type of service of a connection. */
 struct flow {
 	const struct sockaddr *address;

@@ -9,6 +9,7 @@
 #include "rdma-common/check/reach.h"
 
 #include "unit.h"
+#include "folder.h"
 
 /* Return the facts of these words, each name=value. */
 static struct evidence facts(const char *words)
@@ -474,4 +475,75 @@ TEST(every_placeholder_of_a_text_is_filled)
 	}
 }
 
-RUN_TESTS(NULL, NULL)
+/* ---- Facts ---- */
+
+TEST(list_of_listeners_is_complete_or_ends_with_an_ellipsis)
+{
+	struct evidence evidence = { 0 };
+	char long_name[200];
+
+	evidence_set(&evidence, FACT_listeners, "none");
+	evidence_add_listener(&evidence, "server on port 1 of 10.0.0.10");
+	evidence_add_listener(&evidence, "server on port 1 of 10.0.0.1");
+	evidence_add_listener(&evidence, "server on port 1 of 10.0.0.10");
+	assert_string_equal(evidence.facts[FACT_listeners],
+			    "server on port 1 of 10.0.0.10, server on port 1 of 10.0.0.1");
+	memset(long_name, 'x', sizeof(long_name));
+	for (int i = 0; i < 6; i++) {
+		snprintf(long_name, sizeof(long_name), "server %d%150s", i, "on port 1");
+		evidence_add_listener(&evidence, long_name);
+	}
+	assert_non_null(strstr(evidence.facts[FACT_listeners], "server 1 "));
+	assert_null(strstr(evidence.facts[FACT_listeners], "server 2 "));
+	assert_string_equal(strrchr(evidence.facts[FACT_listeners], ','), ", ...");
+}
+
+/* A session needs a handle and 8 objects. */
+TEST(cgroup_is_a_cause_only_if_it_leaves_too_little)
+{
+	static const struct {
+		const char *limit, *use, *limit_above, *use_above;
+		const char *cgroup; /* NULL: no cause */
+	} cases[] = {
+		/* clang-format off */
+		{ "hca_handle=max hca_object=max", "hca_handle=1 hca_object=5", "hca_handle=max hca_object=max", "hca_handle=1 hca_object=5", NULL },
+		{ "hca_handle=1000 hca_object=max", "hca_handle=1 hca_object=5", "hca_handle=max hca_object=max", "hca_handle=1 hca_object=5", NULL },
+		{ "hca_handle=1 hca_object=max", "hca_handle=1 hca_object=5", "hca_handle=max hca_object=max", "hca_handle=9 hca_object=5", "/cg/a/b" },
+		{ "hca_handle=9 hca_object=0", "hca_handle=1 hca_object=0", "hca_handle=max hca_object=max", "hca_handle=1 hca_object=0", "/cg/a/b" },
+		{ "hca_handle=9 hca_object=13", "hca_handle=1 hca_object=5", "hca_handle=max hca_object=100", "hca_handle=1 hca_object=93", "/cg/a" },
+		{ "hca_handle=9 hca_object=12", "hca_handle=1 hca_object=5", "hca_handle=max hca_object=100", "hca_handle=1 hca_object=99", "/cg/a" },
+		{ "hca_handle=9 hca_object=5", "hca_handle=1 hca_object=5", "hca_handle=max hca_object=100", "hca_handle=1 hca_object=99", "/cg/a/b" },
+		/* clang-format on */
+	};
+
+	put("proc/self/cgroup", "0::/a/b\n");
+	put("proc/self/mountinfo", "30 25 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		const char *const files[][2] = { { "cg/a/b/rdma.max", cases[i].limit },
+						 { "cg/a/b/rdma.current", cases[i].use },
+						 { "cg/a/rdma.max", cases[i].limit_above },
+						 { "cg/a/rdma.current", cases[i].use_above } };
+		struct evidence evidence = facts("device=mlx5_0");
+		char text[256];
+
+		for (size_t j = 0; j < ENTRIES(files); j++) {
+			snprintf(text, sizeof(text),
+				 "mlx5_1 hca_handle=0 hca_object=0\nmlx5_0 %s\n", files[j][1]);
+			put(files[j][0], text);
+		}
+		evidence_find_limit(&evidence, folder);
+		if (cases[i].cgroup)
+			assert_string_equal(evidence.facts[FACT_cgroup] + strlen(folder),
+					    cases[i].cgroup);
+		else
+			assert_string_equal(evidence.facts[FACT_cgroup], "");
+	}
+	empty_folder(NULL);
+}
+
+TEST(no_files_or_descriptors_are_left_behind)
+{
+	assert_no_files_or_descriptors_are_left();
+}
+
+RUN_TESTS(enter_folder, NULL)
