@@ -24,7 +24,7 @@ load fake
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
 	# a program answers at each unused port: --check tries all four, and counts the last rejection as the answer
 	0	answers-everywhere refuse:2	> answers connect requests (port 47896)*Ready	rdma_connect=4
-	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
+	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP packet comes back to 192.0.2.2; one of: *; the program on port 47893 listens on another address *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       192.0.2.1 rejects the request with reason 4 (timeout) (B6)	!> Ready
 	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
 	5	unused:0	> Not ready: $unknown; next: run 'rdma-client --check 192.0.2.2' on 192.0.2.1

@@ -53,8 +53,9 @@ static bool forgive(struct check *check, bool good)
 /* Collect facts about this host. Report the rule that holds, or, if `required`, that none does. */
 static void explain(struct check *check, bool required)
 {
-	if (check->options->port)
-		evidence_set(&check->evidence, FACT_port, check->options->port);
+	evidence_set(&check->evidence, FACT_port,
+		     check->options->port ? check->options->port
+					  : check->evidence.facts[FACT_control_port]);
 	path_collect_evidence(&check->path);
 	if (!required && !reach_classify(&check->evidence))
 		return;

@@ -18,7 +18,7 @@
  */
 #define FACTS(X)                                                                                   \
 	X(address)          /* the address of --check */                                           \
-	X(port)             /* PORT; empty: none was given */                                      \
+	X(port)             /* PORT, or without it the unused port */                              \
 	X(source)           /* address of this host that the route uses */                         \
 	X(transport)        /* "roce", "iwarp" or "infiniband" */                                  \
 	X(roce_version)     /* "1" or "2": version of the GID that a connection uses */            \
