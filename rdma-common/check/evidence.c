@@ -364,7 +364,8 @@ static void examine_ports(struct evidence *evidence, const struct ports *ports)
 			evidence_set(evidence, FACT_device_interface, port->interface);
 		else if (has_gid)
 			evidence_set(evidence, FACT_gid_device, port->device);
-		if (!evidence_is(evidence, FACT_route_interface,
+		if (!is_known(evidence, FACT_route_interface) ||
+		    !evidence_is(evidence, FACT_route_interface,
 				 name_of_link(port->interface, "master").text))
 			continue;
 		if (member && strcmp(member->device, port->device) != 0 && members.length == 0)
@@ -413,8 +414,7 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 	globfree(&all);
 }
 
-/* If this process cannot open the file of a device, or of any if `device` is NULL, set its facts.
- */
+/* Set the facts about a file that this process cannot open, as closed_file_find() does. */
 static void examine_files(struct evidence *evidence, const char *device)
 {
 	struct closed_file file = closed_file_find(device);
