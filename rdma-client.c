@@ -255,9 +255,15 @@ static void connect_failed(struct connection *connection, int error)
 	case EMFILE:
 	case ENFILE:
 		break;
-	default:
+	case ECONNREFUSED:
+	case ECONNRESET:
 		status = STATUS_REFUSED;
 		advice = "; check that rdma-server runs on that host and listens on that port";
+		break;
+	default:
+		status = STATUS_REFUSED;
+		advice = "; check that the host is up, and that routes and firewalls let the "
+			 "packets pass";
 	}
 	connection_fail(connection, status, "cannot connect: %s%s", strerror(error), advice);
 }

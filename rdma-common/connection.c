@@ -155,8 +155,8 @@ static enum status create_channels(struct connection *connection, struct failure
 	connection->shared.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (connection->shared.wake < 0)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot open a descriptor for the session: %s (see 'ulimit -n')",
-				   strerror(errno));
+				   "cannot open a descriptor for the session: %s",
+				   descriptor_error(errno).text);
 	setup->channel = ibv_create_comp_channel(verbs);
 	if (!setup->channel)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,

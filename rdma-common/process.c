@@ -177,9 +177,8 @@ static enum status open_descriptors(struct process *process)
 		      &process->signal_descriptor) ||
 	    epoll_add(process->main_descriptor, process->ended[0], process->ended))
 		return process_fail(process, STATUS_LOCAL_FAILURE,
-				    "cannot open the descriptors that the main thread waits on: %s "
-				    "(see 'ulimit -n')",
-				    strerror(errno));
+				    "cannot open the descriptors that the main thread waits on: %s",
+				    descriptor_error(errno).text);
 	return STATUS_SUCCESS;
 }
 
@@ -191,6 +190,15 @@ const char *descriptor_advice(int error)
 	if (!few && error != EMFILE && error != ENFILE)
 		return NULL;
 	return "raise the limit of open files ('ulimit -n')";
+}
+
+struct strbuf descriptor_error(int error)
+{
+	const char *advice = descriptor_advice(error);
+	struct strbuf text = { 0 };
+
+	strbuf_addf(&text, "%s%s%s", strerror(error), advice ? "; " : "", advice ? advice : "");
+	return text;
 }
 
 /* Set `file` and return true if this process cannot open a file of /dev/infiniband. */

@@ -117,6 +117,9 @@ enum status process_fail(struct process *process, enum status status, const char
  */
 const char *descriptor_advice(int error);
 
+/* Describe `error`, with descriptor_advice() if it applies. Any thread. */
+struct strbuf descriptor_error(int error);
+
 /* A file that this process cannot open. */
 struct closed_file {
 	char path[64];

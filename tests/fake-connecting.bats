@@ -65,6 +65,7 @@ node_guid() {
 # negotiation-test checks which hellos are refused, and what the client reports for each reason of a server.
 @test "each failure of the connection manager has its exit status, reason and advice" {
 	local wildcard="give an address of the server's host, not the wildcard address"
+	local no_path="check that the host is up, and that routes and firewalls let the packets pass"
 	local no_server="check that rdma-server runs on that host and listens on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
 	client	3	fail:getaddrinfo:1:1	cannot resolve the host name '192.0.2.1': Temporary failure in name resolution
@@ -90,8 +91,9 @@ node_guid() {
 	client	6	ESTABLISHED=UNREACHABLE:-113	No route to host
 	both	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
 	client	4	fail:rdma_connect:1:111	cannot connect: Connection refused; $no_server
-	client	4	fail:rdma_connect:1:113	cannot connect: No route to host; $no_server
-	client	4	fail:rdma_connect:1:13	cannot connect: Permission denied; $no_server
+	client	4	fail:rdma_connect:1:104	cannot connect: Connection reset by peer; $no_server
+	client	4	fail:rdma_connect:1:113	cannot connect: No route to host; $no_path
+	client	4	fail:rdma_connect:1:13	cannot connect: Permission denied; $no_path
 	client	5	fail:rdma_connect:1:110	no answer to the connect request
 	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection may still use the local port
 	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; check that this host has free memory, and that the program on that port is an rdma-server: early data from another program can cause this error, too
@@ -133,6 +135,10 @@ node_guid() {
 	client	3	fail:rdma_create_event_channel:1:13	Permission denied	/dev/infiniband
 	client	3	fail:rdma_create_event_channel:1:1	Operation not permitted	/dev/infiniband
 	client	1	fail:rdma_create_event_channel:1:24	raise the limit of open files ('ulimit -n')
+	client	1	fail:epoll_create1:1:24	the main thread waits on: Too many open files; raise the limit of open files ('ulimit -n')
+	client	1	fail:epoll_create1:1:12	the main thread waits on: Cannot allocate memory	0x ulimit -n
+	client	1	fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files; raise the limit of open files ('ulimit -n')
+	client	1	fail:eventfd:2:12	cannot open a descriptor for the session: Cannot allocate memory	0x ulimit -n
 	client	0	ADDR_RESOLVED+ADDR_CHANGE
 	# once the connection is established, UNREACHABLE is ignored, and REJECTED means that the peer left
 	client	0	sent-MR+UNREACHABLE:-110
