@@ -136,9 +136,9 @@ found() {
 	3	no-device	> device      none?reach       this host, or this network namespace, has no RDMA device ?L1??  -> *$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files
 	3	down	> device      double0 port 1: RoCE, not active*?L16??  -> plug in the cable
-	3	no-gids	> -> no address of this network namespace leads to this port
-	3	no-gids memory:8192	> -> no address of this network namespace leads to this port
-	3	[iwarp] elsewhere	> -> no address of this network namespace leads to this port
+	3	no-gids	> reach       no address of this network namespace leads to an active port of an RDMA device ?L17??  -> give its
+	3	no-gids memory:8192	> reach       no address of this network namespace leads to an active port of an RDMA device ?L17??  -> give its
+	3	[iwarp] elsewhere	> reach       no address of this network namespace leads to an active port of an RDMA device ?L17??  -> give its
 	0	iwarp no-gids	> Ready
 	1	memory:8192	> memory      cannot register the 12 KiB that a session needs
 	0	unbound memory:8388608	> memory      may be locked without limit
@@ -273,7 +273,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1); routers do not forward RoCE v1?route	!> ->
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
-	3	no-gids	> -> no address of this network namespace leads to this port
+	3	no-gids	> reach       no address of this network namespace leads to an active port of an RDMA device ?L17??  -> give its
 	0	no-gids iwarp	> device double0 port 1	!> GID
 	END
 }

@@ -42,7 +42,7 @@ node_guid() {
 	node_guid 0200:00ff:fe00:0001
 	outcomes <<-END
 	client -B 192.0.2.2	3	unfound:9	the address is resolved, but librdmacm finds no RDMA device for it	0x $guid
-	check	3	unfound:9	> -> no address of this network namespace leads to this port
+	check	3	unfound:9	> reach       no address of this network namespace leads to an active port of an RDMA device ?L17??  -> give its
 	END
 }
 

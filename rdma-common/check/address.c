@@ -102,12 +102,32 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 	       "interface that 'rdma link' lists";
 }
 
+/* Set the facts about a device with node GUID 0. */
+static void describe_unfound(struct path *path, struct ibv_context *device)
+{
+	evidence_set(path->evidence, FACT_node_guid, "0");
+	evidence_set(path->evidence, FACT_device, ibv_get_device_name(device->device));
+	evidence_set(path->evidence, FACT_transport, host_transport(device->device->ibdev_path, 1));
+}
+
+/* Set the facts that show why no port can be used. */
+static void describe_unusable(struct path *path)
+{
+	const struct devices *devices = path->devices;
+
+	evidence_set(path->evidence, FACT_usable, "no");
+	evidence_set(path->evidence, FACT_reliable, devices->any_reliable ? "yes" : "no");
+	evidence_set(path->evidence, FACT_link, devices->any_active ? "up" : "down");
+	if (devices->unfound && devices->any_active)
+		describe_unfound(path, devices->unfound);
+}
+
 void path_collect_evidence(struct path *path)
 {
 	const struct devices *devices = path->devices;
 
-	if (devices->all_down)
-		evidence_set(path->evidence, FACT_link, "down");
+	if (!devices->any_usable && !devices->any_broken)
+		describe_unusable(path);
 	if (evidence_is(path->evidence, FACT_drivers, "")) /* not collected yet */
 		evidence_collect(path->evidence, devices->view_error ? NULL : &devices->view,
 				 &path->flow);
@@ -230,9 +250,7 @@ static bool has_unfound_device(struct path *path)
 
 	if (!device)
 		return false;
-	evidence_set(path->evidence, FACT_node_guid, "0");
-	evidence_set(path->evidence, FACT_device, ibv_get_device_name(device->device));
-	evidence_set(path->evidence, FACT_transport, host_transport(device->device->ibdev_path, 1));
+	describe_unfound(path, device);
 	evidence_set_error(path->evidence, FACT_error, ENODEV);
 	unresolved(path, "address", "", "librdmacm cannot find the RDMA device that leads there",
 		   find_cause(path) ? "" : guid_describe(device).text);

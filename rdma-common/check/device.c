@@ -81,17 +81,6 @@ static int find_own_addresses(struct host_view *view)
 
 /* ---- Devices ---- */
 
-/* Return true if sessions can use the port, whose attributes are in `port`. */
-static bool is_usable(const struct devices *devices, struct ibv_context *verbs, uint8_t number,
-		      const struct ibv_port_attr *port)
-{
-	enum ibv_transport_type transport = verbs->device->transport_type;
-
-	return (transport == IBV_TRANSPORT_IWARP || transport == IBV_TRANSPORT_IB) &&
-	       port->state == IBV_PORT_ACTIVE &&
-	       (devices->view_error || host_find_address(&devices->view, verbs, number));
-}
-
 /* Describe a port by its attributes. */
 static void describe_port(const struct devices *devices, struct ibv_context *verbs, uint8_t number,
 			  const struct ibv_port_attr *port)
@@ -112,35 +101,40 @@ static void describe_port(const struct devices *devices, struct ibv_context *ver
 		strbuf_addf(found, ", no GID: RoCE is off");
 }
 
-/* Report a port of a device, with advice only if no port can be used, or its node GUID is 0. */
-static void check_port(struct devices *devices, struct ibv_context *verbs, uint8_t number)
+/* Note if sessions can use a port, and if librdmacm cannot find its device. */
+static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_t number,
+		      const struct ibv_port_attr *port)
 {
 	enum ibv_transport_type transport = verbs->device->transport_type;
-	struct strbuf *advice = &devices->findings->advice;
+	bool reliable = transport == IBV_TRANSPORT_IWARP || transport == IBV_TRANSPORT_IB;
+	bool active = port->state == IBV_PORT_ACTIVE;
+	bool reached = devices->view_error || host_find_address(&devices->view, verbs, number);
+
+	devices->any_reliable |= reliable;
+	devices->any_active |= active;
+	devices->any_usable |= reliable && active && reached;
+	if (reached || !guid_is_zero(device_folder(verbs->device).text))
+		return;
+	devices->unfound = verbs;
+	strbuf_addf(&devices->findings->advice, "%s", guid_describe(verbs).text);
+}
+
+/* Report a port of a device. If no port can be used, a rule explains it. */
+static void check_port(struct devices *devices, struct ibv_context *verbs, uint8_t number)
+{
 	struct ibv_port_attr port;
 	int error = verb_error(ibv_query_port(verbs, number, &port));
 
 	strbuf_addf(&devices->findings->found, "%s port %u: ", ibv_get_device_name(verbs->device),
 		    number);
-	if (error)
+	if (error) {
 		strbuf_addf(&devices->findings->found, "cannot be queried: %s", strerror(error));
-	else
+	} else {
 		describe_port(devices, verbs, number, &port);
-	if (!error && !is_usable(devices, verbs, number, &port) && guid_is_zero(device_folder(verbs->device).text) &&
-	    !host_find_address(&devices->view, verbs, number))
-		strbuf_addf(advice, "%s", guid_describe(verbs).text);
-	else if (error || devices->any_usable)
-		;
-	else if (transport != IBV_TRANSPORT_IWARP && transport != IBV_TRANSPORT_IB) /* EFA */
-		strbuf_addf(advice, "use another device: this one has no reliable connections, "
-				    "which every session needs");
-	else if (port.state == IBV_PORT_ACTIVE)
-		strbuf_addf(advice,
-			    "no address of this network namespace leads to this port: give its "
-			    "network interface ('rdma link'; IPoIB for InfiniBand) an address "
-			    "('ip address add'); give a container that interface, or the host's "
-			    "network");
-	findings_report(devices->findings, "device", devices->any_usable);
+		note_port(devices, verbs, number, &port);
+	}
+	devices->any_broken |= error;
+	findings_report(devices->findings, "device", !error);
 }
 
 /* Report the ports of a device. */
@@ -152,28 +146,13 @@ static void check_device(struct devices *devices, struct ibv_context *verbs)
 	if (error) {
 		strbuf_addf(&devices->findings->found, "%s: cannot be queried: %s",
 			    ibv_get_device_name(verbs->device), strerror(error));
-		findings_report(devices->findings, "device", devices->any_usable);
+		devices->any_broken = true;
+		findings_report(devices->findings, "device", false);
 		return;
 	}
 	/* a uint8_t would become 0 after port 255 */
 	for (unsigned int port = 1; port <= attributes.phys_port_cnt; port++)
 		check_port(devices, verbs, (uint8_t)port);
-}
-
-/* Set any_usable and all_down from the ports of a device. */
-static void survey_device(struct devices *devices, struct ibv_context *verbs)
-{
-	struct ibv_device_attr attributes;
-	struct ibv_port_attr port;
-
-	if (ibv_query_device(verbs, &attributes))
-		return;
-	for (unsigned int number = 1; number <= attributes.phys_port_cnt; number++) {
-		if (ibv_query_port(verbs, (uint8_t)number, &port))
-			continue;
-		devices->all_down = devices->all_down && port.state != IBV_PORT_ACTIVE;
-		devices->any_usable |= is_usable(devices, verbs, (uint8_t)number, &port);
-	}
 }
 
 /* ---- Memory ---- */
@@ -255,11 +234,8 @@ bool devices_check(struct devices *devices, bool with_memory)
 	error = view->devices ? 0 : errno;
 	devices->error = error;
 	view->device_count = view->devices ? (size_t)count : 0;
-	devices->all_down = view->device_count > 0;
 	if (view->device_count > 0)
 		devices->view_error = find_own_addresses(view);
-	for (size_t i = 0; i < view->device_count; i++)
-		survey_device(devices, view->devices[i]);
 	for (size_t i = 0; i < view->device_count; i++) {
 		check_device(devices, view->devices[i]);
 		if (with_memory && !devices->memory_error)

@@ -20,9 +20,10 @@ struct devices {
 	int error;             /* errno value of listing the devices; 0: success */
 	int view_error;        /* errno value of finding the addresses; 0: success */
 	int memory_error;      /* errno value of registering memory for a session; 0: success */
-	bool any_usable;       /* a port can be used */
-	bool all_down;         /* there are devices, but none of their ports is active */
-	bool memory_tried;     /* an attempt to register memory was made */
+	bool any_usable, any_reliable, any_active; /* a port can be used, is reliable, active */
+	bool any_broken;                           /* a device or port cannot be queried */
+	struct ibv_context *unfound; /* a device that librdmacm does not find, or NULL */
+	bool memory_tried;           /* an attempt to register memory was made */
 	bool lock_limited; /* the locked-memory limit applies to the device that was tried last */
 };
 

@@ -96,7 +96,14 @@ static const struct row rows[] = {
 	  NULL },
 	{ ROCE ON_ETH0 "error=EAGAIN memory=failed cgroup=/sys/fs/cgroup/x", "L3" },
 	/* without a link there is no route either */
-	{ "address=192.0.2.1 link=down error=ENETUNREACH route=ENETUNREACH", "L16" },
+	{ "address=192.0.2.1 kernel_device=rdma0 usable=no reliable=yes link=down error=ENETUNREACH route=ENETUNREACH",
+	  "L16" },
+	{ "kernel_device=rdma0 drivers=some usable=no reliable=yes link=up", "L17" },
+	{ "kernel_device=efa_0 drivers=some usable=no reliable=no link=up", "L17" },
+	/* the causes why no address leads to the port come first */
+	{ "kernel_device=none drivers=none usable=no reliable=no link=down", "L1" },
+	{ "transport=roce interface_here=no gid_here=no device=mlx5_0 usable=no reliable=yes link=up",
+	  "L5" },
 	{ "transport=roce software=no interface_here=yes", NULL },
 	{ "transport=roce route=ENETUNREACH error=ENETUNREACH vrf=red", "L6" },
 	{ "transport=roce route=ENETUNREACH error=ENETUNREACH", "L6" },
