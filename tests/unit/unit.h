@@ -52,7 +52,7 @@ static inline bool is_between(uintmax_t value, uintmax_t least, uintmax_t most)
 static struct CMUnitTest unit_tests[TESTS];
 static size_t unit_count;
 
-static void register_test(const char *name, CMUnitTestFunction function)
+static inline void register_test(const char *name, CMUnitTestFunction function)
 {
 	unit_tests[unit_count++] = (struct CMUnitTest){ .name = name, .test_func = function };
 }
