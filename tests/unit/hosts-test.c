@@ -51,7 +51,7 @@ static const char *fact_of_request(const struct probe *probe, uint16_t port)
 
 static struct connection answer_of_request(const char *text)
 {
-	struct connection connection = { .answer = (int)strtol(text, NULL, 10) };
+	struct connection connection = { .connect_status = (int)strtol(text, NULL, 10) };
 	enum status status = STATUS_REFUSED;
 
 	if (!strcmp(text, "silent"))
