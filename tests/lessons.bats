@@ -188,3 +188,8 @@ interoperates() {
 @test "10-datagram prints what its README shows" {
 	lesson 10-datagram
 }
+
+# bats test_tags=slow
+@test "11-by-hand prints what its README shows" {
+	lesson 11-by-hand
+}
