@@ -120,3 +120,48 @@ UC='s/(type = )IBV_QPT_RC/\1IBV_QPT_UC/'
 	by_hand '' ''
 	[ "$status $server_status" = "0 0" ]
 }
+
+# ---- 12-lists ----
+
+# lists SERVER_SCRIPT CLIENT_SCRIPT: run lesson 12, changed by these sed scripts unless they are empty.
+lists() {
+	local server=$LESSONS/12-lists/server client=$LESSONS/12-lists/client
+	[ -z "$1" ] || server=$(changed 12-lists server "$1")
+	[ -z "$2" ] || client=$(changed 12-lists client "$2")
+	session "$server" "$client"
+}
+
+# bats test_tags=slow
+@test "12-lists 1: the pieces of sender and receiver need not match, but the message must fit" {
+	lists '' 's/(request = \{ .*sg_list = )list/\1(struct ibv_sge[]){{ (uintptr_t)\&memory, sizeof(memory), mr->lkey }}/
+		s/num_sge = PIECES/num_sge = 1/'
+	[ "$status $server_status" = "0 0" ]
+	[ "$(grep -c '^24 bytes: message [1-4] fetched$' <<<"$server_said")" -eq 4 ]
+	alarm=10 lists 's/(define PIECES +)3/\12/' ''
+	[ "$server_status" -ne 0 ]
+	[[ $server_said != *"bytes:"* ]]
+}
+
+# bats test_tags=slow
+@test "12-lists 2: a queue that is armed for every completion wakes the server before the last message" {
+	lists 's/ibv_req_notify_cq\((cq|source), 1\)/ibv_req_notify_cq(\1, 0)/' ''
+	[ "$status $server_status" = "0 0" ]
+	[ "$(grep -c '^24 bytes: message [1-4] fetched$' <<<"$server_said")" -eq 4 ]
+	says "$server_said" awake
+	[ "$LAB_TRANSPORT" = siw ] || [ "$(grep -c awake <<<"$server_said")" -gt 1 ]
+}
+
+# bats test_tags=slow
+@test "12-lists 3: an overrun completion queue loses completions, and the device reports it" {
+	alarm=10 lists 's/ibv_resize_cq\(cq, MESSAGES\)/0/' 's/alarm\(30\)/alarm(10)/'
+	says "$server_said" "the completion queue has 1 entries"
+	says "$server_said" "device event: CQ error"
+	[[ $server_said != *"message 4"* ]]
+	[ "$LAB_TRANSPORT" = rxe ] || [ "$status" -eq 0 ]
+}
+
+# bats test_tags=slow
+@test "12-lists 4: a fenced SEND follows the READ" {
+	changed 12-lists client 's/(fence = )false/\1true/'
+	skip "a fenced SEND may never be sent over Soft-RoCE and soft-iWARP (Linux 6.1)"
+}

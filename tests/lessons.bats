@@ -193,3 +193,8 @@ interoperates() {
 @test "11-by-hand prints what its README shows" {
 	lesson 11-by-hand
 }
+
+# bats test_tags=slow
+@test "12-lists prints what its README shows" {
+	lesson 12-lists
+}
