@@ -165,3 +165,44 @@ lists() {
 	changed 12-lists client 's/(fence = )false/\1true/'
 	skip "a fenced SEND may never be sent over Soft-RoCE and soft-iWARP (Linux 6.1)"
 }
+
+# ---- 13-multicast ----
+
+# multicast RECEIVER_SCRIPT SENDER_SCRIPT: run lesson 13 with one receiver, changed by these sed scripts unless they are empty.
+multicast() {
+	local receiver=$LESSONS/13-multicast/multicast sender=$LESSONS/13-multicast/multicast
+	needs_roce "iWARP has no datagrams"
+	alarm=15
+	[ -z "$1" ] || receiver=$(changed 13-multicast multicast "$1" -a)
+	[ -z "$2" ] || sender=$(changed 13-multicast multicast "$2" -b)
+	start server a sh -c "exec 2>&1; exec $receiver 192.0.2.1"
+	wait_for_line "$server_out" '^joined' "$server"
+	on b sh -c "$sender 192.0.2.1 5 2>&1"
+	said=$output client_status=$status
+	await_end server
+	server_status=$status status=$client_status server_said=$(<"$server_out")
+}
+
+# bats test_tags=slow
+@test "13-multicast 1: a receiver in another group gets nothing" {
+	multicast 's/(define GROUP +"233.252.0.)1/\12/' ''
+	[ "$server_status" -eq 142 ]
+	[ "$server_said" = "joined 233.252.0.2" ]
+	[ "$status" -eq 0 ]
+	[ "$(grep -c ' from ' <<<"$said")" -eq 1 ]
+}
+
+# bats test_tags=slow
+@test "13-multicast 2: ibv_init_ah_from_wc() refuses a datagram to the group" {
+	local path='ibv_init_ah_from_wc(id->verbs, id->port_num, \&wc, \&memory.incoming[wc.wr_id].header, \&path)'
+	multicast "s/^\tsend_number\(ntohl/\tcheck($path, \"find the path to the sender\");\n&/" ''
+	says "$server_said" "Invalid argument"
+}
+
+# bats test_tags=slow
+@test "13-multicast 3: a datagram with another QKEY is dropped" {
+	multicast 's/alarm\(30\)/alarm(15)/' 's/joined.qkey\)/joined.qkey + 1)/'
+	[ "$status" -eq 0 ]
+	[ "$said" = "joined 233.252.0.1" ]
+	[ "$server_status" -eq 142 ]
+}
