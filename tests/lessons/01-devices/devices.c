@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,13 +37,13 @@ static const struct {
 static char memory[REGIONS][4096];
 
 /*
- * Exit if a call failed. A call that returns a pointer sets errno; pass -1 for NULL. Other calls
- * return an errno value, or -1 and set errno.
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
  */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 /* Step 2. A GID has 128 bits, as an IPv6 address has, and is written like one. */

@@ -22,6 +22,7 @@
 #include <poll.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,15 +35,13 @@ static struct ibv_mr *outgoing_mr, *incoming_mr;
 static void nudge_soft_iwarp(void); /* a workaround, at the end of this file */
 
 /*
- * Exit if a call failed. librdmacm returns -1 and sets errno; libibverbs returns the errno value.
- * Some drivers return it negated when a request is posted; rdma_post_*() then store that in errno.
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
  */
 static void check(int result, const char *what)
 {
-	int error = result == -1 ? errno : result;
-
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(error < -1 ? -error : error));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 /* Exit unless a request has completed successfully. */

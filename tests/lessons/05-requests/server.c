@@ -31,11 +31,14 @@ static struct rdma_cm_id *listener, *id;
 static uint64_t number = 100, incoming[RECEIVES];
 static struct ibv_mr *number_mr, *incoming_mr;
 
-/* Exit if a call failed: it returned the errno value, perhaps negated, or -1 with errno set. */
+/*
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
+ */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : abs(result)));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 /* Step 1. */

@@ -24,6 +24,7 @@
 #include <rdma/rdma_verbs.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,12 +48,14 @@ static struct {
 static bool sending; /* the SEND has not completed: the adapter may still read its buffer */
 static bool waiting; /* the answer has not arrived */
 
-/* Exit if a call failed: it returned -1 with errno set, an errno or a getaddrinfo(3) value. */
+/*
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
+ */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what,
-		     result < -1 ? gai_strerror(result) : strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 /* Steps 1 to 4. */
@@ -62,10 +65,15 @@ static void connect_to(char *address, char *port)
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { SENDS, 1, 1, 1, 0 } };
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
+	int error = rdma_getaddrinfo(address, port, &hints, &found); /* step 1 */
 
-	check(rdma_getaddrinfo(address, port, &hints, &found), "resolve the name");
-	check(rdma_create_ep(&id, found, NULL, NULL), "resolve the address"); /* step 1 */
+	if (error)
+		errx(1, "cannot resolve the name: %s",
+		     error == -1 ? strerror(errno) : gai_strerror(error));
+	check(rdma_create_ep(&id, found, NULL, NULL), "resolve the address");
 	rdma_freeaddrinfo(found);
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
 	check(channel ? 0 : -1, "create a completion channel");

@@ -23,6 +23,7 @@
 #include <rdma/rdma_verbs.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,11 +46,14 @@ static uint32_t received; /* bytes that wait to be sent back */
 static bool sending;      /* the SEND has not completed: the adapter may still read its buffer */
 static bool disconnected;
 
-/* Exit if a call failed: it returned -1 and set errno, or it returned an errno value. */
+/*
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
+ */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 /* Steps 1 to 4. */
@@ -64,6 +68,8 @@ static void accept_client(void)
 	check(rdma_listen(listener, 1), "listen");
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(rdma_get_request(listener, &id), "get a connection request"); /* step 1 */
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
 	check(channel ? 0 : -1, "create a completion channel");

@@ -25,6 +25,7 @@
 #include <poll.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,12 +47,14 @@ static struct ibv_mr *ring_mr, *messages_mr;
 static uint64_t sent, completed, arrived, taken;
 static int quiet; /* seconds without a message */
 
-/* Exit if a call failed: it returned -1 with errno set, an errno or a getaddrinfo(3) value. */
+/*
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
+ */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what,
-		     result < -1 ? gai_strerror(result) : strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 static void await(int descriptor, short direction, int seconds, const char *what)
@@ -92,9 +95,13 @@ static void post_receive(uint64_t number)
 static void find_peer(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_family = AF_INET, .ai_port_space = RDMA_PS_TCP }, *found;
+	int error;
 
 	hints.ai_flags = address ? 0 : RAI_PASSIVE;
-	check(rdma_getaddrinfo(address, port, &hints, &found), "resolve the name");
+	error = rdma_getaddrinfo(address, port, &hints, &found);
+	if (error)
+		errx(1, "cannot resolve the name: %s",
+		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&id, found, NULL, NULL), "find an RDMA device");
 	rdma_freeaddrinfo(found);
 	if (address)

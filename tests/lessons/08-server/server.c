@@ -26,6 +26,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -63,13 +64,13 @@ static struct rdma_cm_id *listener;
 static int stop; /* readable after a signal to end the server */
 
 /*
- * Return true if the `result` of a call is 0. Otherwise print the reason: errno if `result` is -1,
- * else `result`.
+ * Return true if the `result` of a call is 0. Otherwise print the reason: the call returned -1 and
+ * set errno, or it returned the errno value. Some drivers negate that value.
  */
 static bool good(int result, const char *what)
 {
 	if (result != 0)
-		warnx("cannot %s: %s", what, strerror(result == -1 ? errno : result));
+		warnx("cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 	return result == 0;
 }
 

@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,12 +32,14 @@ static struct {
 	char incoming[SIZE], outgoing[SIZE];
 } buffers;
 
-/* Exit if a call failed: it returned -1 with errno set, an errno or a getaddrinfo(3) value. */
+/*
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
+ */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what,
-		     result < -1 ? gai_strerror(result) : strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 /* Poll a completion queue each millisecond until the request with this wr_id is complete. */
@@ -65,13 +68,20 @@ int main(int argc, char **argv)
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { SENDS, 1, 1, 1, 0 } };
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
+	int error;
 
 	if (argc != 3)
 		errx(2, "usage: %s ADDRESS PORT", argv[0]);
 	alarm(30);
-	check(rdma_getaddrinfo(argv[1], argv[2], &hints, &found), "resolve the name"); /* step 1 */
-	check(rdma_create_ep(&id, found, NULL, &attributes), "create an endpoint");
+	error = rdma_getaddrinfo(argv[1], argv[2], &hints, &found); /* step 1 */
+	if (error)
+		errx(1, "cannot resolve the name: %s",
+		     error == -1 ? strerror(errno) : gai_strerror(error));
+	check(rdma_create_ep(&id, found, NULL, NULL), "create an endpoint");
 	rdma_freeaddrinfo(found);
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
+	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 	mr = rdma_reg_msgs(id, &buffers, sizeof(buffers)); /* step 2 */
 	check(mr ? 0 : -1, "register memory");
 	check(rdma_post_recv(id, buffers.incoming, buffers.incoming, SIZE, mr), "post a receive");

@@ -23,6 +23,7 @@
 #include <rdma/rdma_verbs.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,11 +54,14 @@ static struct buffer buffers[BUFFERS];
 static int posted; /* number of posted receives whose completion is not polled yet */
 static int messages, limits;
 
-/* Exit if a call failed: it returned -1 and set errno, or it returned an errno value. */
+/*
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
+ */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : result));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 static void post_free_buffers(void)

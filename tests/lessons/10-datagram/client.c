@@ -38,11 +38,14 @@ static struct {
 	uint32_t number;
 } incoming[DATAGRAMS];
 
-/* Exit if a call failed: it returned the errno value, perhaps negated, or -1 with errno set. */
+/*
+ * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
+ * negate that value.
+ */
 static void check(int result, const char *what)
 {
 	if (result != 0)
-		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : abs(result)));
+		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
 /* Steps 1 to 3. */
