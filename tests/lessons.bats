@@ -36,10 +36,11 @@ typed() {
 	echo "${line//PORT/${port:-1}}"
 }
 
-# shape: copy standard input, and replace what differs between runs and hosts: ports, device names, GIDs, limit events.
+# shape: copy standard input, and replace what differs between runs and hosts: ports, device names, GIDs, limit events, the
+# size of an SRQ.
 shape() {
-	sed -E 's/^(listening on port )[0-9]+/\1N/; s/^\S+(: .*(adapter|NIC)$)/NAME\1/; s/(GID 0 is ).*/\1GID/
-		s/[1-9][0-9]*( limit events)/N\1/'
+	sed -E 's/^(listening on port )[0-9]+/\1N/; s/^\S+(: .*(adapter|NIC), node GUID ).*/NAME\1GUID/; s/(GID 0 is ).*/\1GID/
+		s/[1-9][0-9]*( limit events)/N\1/; s/^(room for )[0-9]+/\1N/'
 }
 
 # lesson NAME: run the commands of the lesson's README, and compare the output of both hosts with it. $signal, if set,
@@ -121,6 +122,18 @@ interoperates() {
 		on b "$LESSONS/$program" 192.0.2.1 no-such-service
 		expect 1
 		[ "$stderr" = "${program#*/}: cannot resolve the name: Servname not supported for ai_socktype" ]
+	done
+}
+
+# bats test_tags=slow
+@test "the server of a lesson ends with the reason if librdmacm does not find the device of a request" {
+	local lesson lessons=(02-send 05-requests 06-events 12-lists)
+	[ "$LAB_TRANSPORT" = siw ] || lessons+=(10-datagram) # iWARP has no datagrams
+	for lesson in "${lessons[@]}"; do
+		start_command env LD_PRELOAD="$top/build/preload/unfound.so" UNFOUND=1 "$LESSONS/$lesson/server"
+		on b "$LESSONS/$lesson/client" 192.0.2.1 "$port"
+		expect 1
+		expect_end server 1 "server: cannot find the device of the "
 	done
 }
 

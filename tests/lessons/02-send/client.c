@@ -4,7 +4,7 @@
  *   cc client.c -o client -lrdmacm -libverbs && ./client ADDRESS PORT
  *
  *   1. resolve the address
- *   2. create an endpoint: identifier, completion queues, queue pair
+ *   2. create an endpoint: an identifier with a route; then completion queues and queue pair
  *   3. register memory
  *   4. connect
  *   5. post a receive for the answer, then the SEND of the number
@@ -19,8 +19,8 @@
 #include <err.h>
 #include <errno.h>
 #include <netdb.h>
-#include <poll.h>
 #include <rdma/rdma_verbs.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,9 @@ static struct rdma_cm_id *id;
 static uint32_t outgoing, incoming; /* in network byte order */
 static struct ibv_mr *outgoing_mr, *incoming_mr;
 
-static void nudge_soft_iwarp(void); /* a workaround, at the end of this file */
+/* A workaround, at the end of this file, and the requests that it may post. */
+static int get_first_answer(struct ibv_wc *wc);
+#define NUDGES 30
 
 /*
  * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
@@ -55,8 +57,12 @@ static void check_completion(int count, const struct ibv_wc *wc)
 static void connect_to(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
-	/* at a time: 1 send, 30 writes of the workaround, 1 receive; 1 piece of memory each */
-	struct ibv_qp_init_attr attributes = { .cap = { 31, 1, 1, 1, 0 } };
+	/*
+	 * RC: a reliable connection. At a time 1 send besides the workaround, 1 receive, of 1 piece
+	 * of memory each, no inline data.
+	 */
+	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
+					       .cap = { 1 + NUDGES, 1, 1, 1, 0 } };
 	/*
 	 * retransmit a lost packet 7 times; retry without limit while the peer has no receive
 	 * posted
@@ -67,32 +73,37 @@ static void connect_to(const char *address, const char *port)
 	if (error)
 		errx(1, "cannot resolve the name: %s",
 		     error == -1 ? strerror(errno) : gai_strerror(error));
-	check(rdma_create_ep(&id, server, NULL, &attributes), "create an endpoint"); /* step 2 */
+	check(rdma_create_ep(&id, server, NULL, NULL), "create an endpoint"); /* step 2 */
 	rdma_freeaddrinfo(server);
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
+	/* NULL: the protection domain that librdmacm keeps for the device */
+	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 
 	outgoing_mr = rdma_reg_msgs(id, &outgoing, sizeof(outgoing)); /* step 3 */
 	incoming_mr = rdma_reg_msgs(id, &incoming, sizeof(incoming));
 	check(outgoing_mr && incoming_mr ? 0 : -1, "register memory");
-	check(ibv_req_notify_cq(id->recv_cq, 0), "arm a queue"); /* for nudge_soft_iwarp() */
 
 	check(rdma_connect(id, &parameters), "connect"); /* step 4 */
 }
 
 static void ping(uint32_t number)
 {
+	bool first = number == 1 && id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	struct ibv_wc wc;
 
+	/* NULL: a name for the request, which its completion returns; here one is enough */
 	check(rdma_post_recv(id, NULL, &incoming, sizeof(incoming), incoming_mr),
 	      "post a receive"); /* step 5 */
 	outgoing = htonl(number);
+	/* signaled: its completion is reported; without the flag only a failure would be */
 	check(rdma_post_send(id, NULL, &outgoing, sizeof(outgoing), outgoing_mr, IBV_SEND_SIGNALED),
 	      "post a send");
 	printf("ping %u\n", number);
 
-	if (number == 1)
-		nudge_soft_iwarp();
 	check_completion(rdma_get_send_comp(id, &wc), &wc); /* step 6: outgoing is free again */
-	check_completion(rdma_get_recv_comp(id, &wc), &wc); /* incoming is filled */
+	check_completion(first ? get_first_answer(&wc) : rdma_get_recv_comp(id, &wc), &wc);
+	/* incoming is filled */
 	printf("pong %u\n", ntohl(incoming));
 }
 
@@ -116,15 +127,18 @@ int main(int argc, char **argv)
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). A message that arrives while the server
  * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
- * first answer is reported. The completion queue was armed earlier, so that an early answer is
- * reported, too.
+ * first answer is complete.
  */
-static void nudge_soft_iwarp(void)
+static int get_first_answer(struct ibv_wc *wc)
 {
-	struct pollfd answer = { .fd = id->recv_cq_channel->fd, .events = POLLIN };
-	int count;
+	int count = 0;
 
-	while ((count = poll(&answer, 1, 1000)) == 0)
-		check(rdma_post_writev(id, NULL, NULL, 0, 0, 0, 0), "post a write of zero bytes");
-	check(count < 0 ? -1 : 0, "wait");
+	for (int time = 1; count == 0; time++) {
+		count = ibv_poll_cq(id->recv_cq, 1, wc);
+		usleep(1000);
+		if (count == 0 && time % 1000 == 0)
+			check(rdma_post_writev(id, NULL, NULL, 0, 0, 0, 0),
+			      "post a write of zero bytes");
+	}
+	return count;
 }

@@ -5,7 +5,7 @@
  *
  *   1. resolve the local address: any address of this host
  *   2. create an endpoint that listens
- *   3. get a connection request: an identifier with completion queues and a queue pair
+ *   3. get a connection request: an identifier; create its completion queues and queue pair
  *   4. register memory, post a receive, accept
  *   5. get the completion of the receive
  *   6. post the next receive, then the SEND of the answer; get its completion; go on with step 5
@@ -51,6 +51,7 @@ static void check_completion(int count, const struct ibv_wc *wc)
 
 static void post_receive(void)
 {
+	/* NULL: a name for the request, which its completion returns; here one is enough */
 	check(rdma_post_recv(id, NULL, &incoming, sizeof(incoming), incoming_mr), "post a receive");
 }
 
@@ -58,21 +59,25 @@ static void accept_client(void)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_addrinfo *own;
-	/* for step 3: 1 send and 1 receive at a time, of 1 piece of memory each */
-	struct ibv_qp_init_attr attributes = { .cap = { 1, 1, 1, 1, 0 } };
+	/* RC: a reliable connection; 1 send and 1 receive at a time, of 1 piece of memory each */
+	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int error = rdma_getaddrinfo("0.0.0.0", "0", &hints, &own); /* step 1 */
 
 	if (error)
 		errx(1, "cannot resolve the name: %s",
 		     error == -1 ? strerror(errno) : gai_strerror(error));
-	check(rdma_create_ep(&listener, own, NULL, &attributes), "create an endpoint"); /* step 2 */
+	check(rdma_create_ep(&listener, own, NULL, NULL), "create an endpoint"); /* step 2 */
 	rdma_freeaddrinfo(own);
-	check(rdma_listen(listener, 1), "listen");
+	check(rdma_listen(listener, 1), "listen"); /* 1: one request may wait until it is taken */
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 
 	check(rdma_get_request(listener, &id), "get a connection request"); /* step 3 */
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
+	/* NULL: the protection domain that librdmacm keeps for the device */
+	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 
 	outgoing_mr = rdma_reg_msgs(id, &outgoing, sizeof(outgoing)); /* step 4 */
 	incoming_mr = rdma_reg_msgs(id, &incoming, sizeof(incoming));

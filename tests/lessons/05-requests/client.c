@@ -54,15 +54,19 @@ static void prepare(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
 	/* 33 sends (3, and 30 for the workaround), 1 receive, 1 piece of memory, 8 bytes inline */
-	struct ibv_qp_init_attr attributes = { .cap = { 33, 1, 1, 1, sizeof(local) } };
+	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
+					       .cap = { 33, 1, 1, 1, sizeof(local) } };
 	int error = rdma_getaddrinfo(address, port, &hints, &server);
 	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
 
 	if (error)
 		errx(1, "cannot resolve the name: %s",
 		     error == -1 ? strerror(errno) : gai_strerror(error));
-	check(rdma_create_ep(&id, server, NULL, &attributes), "create an endpoint");
+	check(rdma_create_ep(&id, server, NULL, NULL), "create an endpoint");
 	rdma_freeaddrinfo(server);
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
+	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
 		access |= IBV_ACCESS_REMOTE_WRITE; /* for RDMA READ, see lesson 4 */
 	mr = ibv_reg_mr(id->pd, &local, sizeof(local), access);
@@ -77,8 +81,10 @@ static void connect_to_server(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	check(ibv_req_notify_cq(id->send_cq, 0), "arm a queue"); /* for nudge_soft_iwarp() */
+	/* for nudge_soft_iwarp(); 0: report each completion, not only those of lesson 12 */
+	check(ibv_req_notify_cq(id->send_cq, 0), "arm a queue");
 	check(rdma_connect(id, &parameters), "connect");
+	/* the event for which the last call has waited; it is valid until the next such call */
 	if (id->event->param.conn.private_data_len < sizeof(remote))
 		errx(1, "the acceptance brings no address and rkey");
 	memcpy(&remote, id->event->param.conn.private_data, sizeof(remote));

@@ -45,19 +45,23 @@ static void check(int result, const char *what)
 static void await_client(void)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
-	struct ibv_qp_init_attr attributes = { .cap = { 1, RECEIVES, 1, 1, 0 } };
+	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
+					       .cap = { 1, RECEIVES, 1, 1, 0 } };
 	struct rdma_addrinfo *own;
 	int error = rdma_getaddrinfo("0.0.0.0", "0", &hints, &own);
 
 	if (error)
 		errx(1, "cannot resolve the name: %s",
 		     error == -1 ? strerror(errno) : gai_strerror(error));
-	check(rdma_create_ep(&listener, own, NULL, &attributes), "create an endpoint");
+	check(rdma_create_ep(&listener, own, NULL, NULL), "create an endpoint");
 	rdma_freeaddrinfo(own);
 	check(rdma_listen(listener, 1), "listen");
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 	check(rdma_get_request(listener, &id), "get a connection request");
+	/* librdmacm finds no device if its node GUID is 0 */
+	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
+	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 }
 
 /* Steps 2 to 4. */

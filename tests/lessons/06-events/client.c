@@ -81,11 +81,13 @@ static void connect_to(char *address, char *port)
 	check(cq ? 0 : -1, "create a completion queue");
 
 	attributes.send_cq = attributes.recv_cq = cq; /* step 3 */
+	/* NULL: the protection domain that librdmacm keeps for the device */
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 	mr = rdma_reg_msgs(id, &buffers, sizeof(buffers));
 	check(mr ? 0 : -1, "register memory");
 
-	check(ibv_req_notify_cq(cq, 0), "arm the completion queue"); /* step 4 */
+	/* step 4; 0: report each completion, not only solicited ones (lesson 12) */
+	check(ibv_req_notify_cq(cq, 0), "arm the completion queue");
 	check(rdma_post_recv(id, WR_ID(RECEIVE), buffers.incoming, SIZE, mr), "post a receive");
 	check(rdma_connect(id, &parameters), "connect");
 }
