@@ -15,9 +15,11 @@
  * the program with status 1. The kernel then frees everything that the program had.
  */
 #include <arpa/inet.h>
+#include <endian.h>
 #include <err.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +55,7 @@ static void show_ports(struct ibv_context *context)
 	char text[INET6_ADDRSTRLEN];
 	struct ibv_port_attr port;
 	union ibv_gid gid;
+	__be16 pkey;
 
 	check(ibv_query_device(context, &attributes), "query the device");
 	/* ports are numbered from 1 */
@@ -62,6 +65,10 @@ static void show_ports(struct ibv_context *context)
 		check(inet_ntop(AF_INET6, &gid, text, sizeof(text)) ? 0 : -1, "print a GID");
 		printf("  port %d is %s, its GID 0 is %s\n", number, ibv_port_state_str(port.state),
 		       text);
+		if (context->device->transport_type == IBV_TRANSPORT_IWARP)
+			continue; /* has no P_Key */
+		check(ibv_query_pkey(context, (uint8_t)number, 0, &pkey), "query a P_Key");
+		printf("  port %d has the P_Key 0x%04x at index 0\n", number, be16toh(pkey));
 	}
 }
 
@@ -83,6 +90,10 @@ static void create_and_destroy(struct ibv_context *context)
 
 	channel = ibv_create_comp_channel(context); /* step 5: a descriptor to sleep on */
 	check(channel ? 0 : -1, "create a completion channel");
+	/*
+	 * The arguments: room for 1 completion, no pointer to be returned with an event, the
+	 * channel, the first interrupt of the device. The adapter may make more room.
+	 */
 	notified = ibv_create_cq(context, 1, NULL, channel, 0);
 	check(notified ? 0 : -1, "create a completion queue");
 	polled = ibv_create_cq(context, 1, NULL, NULL, 0);
@@ -115,8 +126,9 @@ int main(int argc, char **argv)
 		struct ibv_context *context = ibv_open_device(devices[i]);
 
 		check(context ? 0 : -1, "open a device");
-		printf("%s: %s\n", ibv_get_device_name(devices[i]),
-		       ibv_node_type_str(devices[i]->node_type));
+		printf("%s: %s, node GUID %016" PRIx64 "\n", ibv_get_device_name(devices[i]),
+		       ibv_node_type_str(devices[i]->node_type),
+		       be64toh(ibv_get_device_guid(devices[i])));
 		show_ports(context);
 		create_and_destroy(context);
 		check(ibv_close_device(context) ? -1 : 0, "close a device");

@@ -104,7 +104,11 @@ static void create_shared(struct ibv_context *verbs)
 	check(cq ? 0 : -1, "create a completion queue");
 	check(ibv_req_notify_cq(cq, 0), "arm the completion queue");
 	post_free_buffers();
-	arm_limit(); /* step 3 */
+	arm_limit();                              /* step 3 */
+	if (ibv_query_srq(srq, &attributes.attr)) /* not every device can */
+		return;
+	printf("room for %u receives, limit %u\n", attributes.attr.max_wr,
+	       attributes.attr.srq_limit);
 }
 
 /* Step 4. */
