@@ -127,7 +127,10 @@ static void send_message(enum work work, uint32_t type)
 /* Steps 2 to 4, on the device that leads to the peer. */
 static void prepare(void)
 {
-	/* RC: a reliable connection. It has room for 34 sends and 2 receives at a time. */
+	/*
+	 * RC: a reliable connection. At a time 34 sends: 2 messages, the WRITE, and a nudge for
+	 * each second of alarm(30) with one to spare; and 2 receives, of 1 piece of memory each.
+	 */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 34, 2, 1, 1, 0 } };
 
 	/* librdmacm finds no device if its node GUID is 0 */
@@ -144,7 +147,11 @@ static void prepare(void)
 		ibv_reg_mr(pd, incoming, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	check(messages_mr && outgoing_mr && incoming_mr ? 0 : -1, "register memory");
 
-	/* Step 3. The completion queue (CQ) gets an entry when a work request has ended. */
+	/*
+	 * Step 3. The completion queue (CQ) gets an entry when a work request has ended. It must
+	 * have room for all of them, here 34 + 2: a queue that overruns loses completions (lesson
+	 * 12).
+	 */
 	cq = ibv_create_cq(id->verbs, 36, NULL, NULL, 0);
 	check(cq ? 0 : -1, "create a completion queue");
 
@@ -194,7 +201,7 @@ static void accept_client(const char *address)
 	check(rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_bind_addr(listener, own->ai_addr), "bind to an address");
 	freeaddrinfo(own);
-	check(rdma_listen(listener, 1), "listen");
+	check(rdma_listen(listener, 1), "listen"); /* 1: one request may wait until it is taken */
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 	/* The request brings a new identifier, for the connection. */

@@ -62,7 +62,8 @@ static void await(int descriptor, short direction, int seconds, const char *what
 	struct pollfd ready = { descriptor, direction, 0 };
 	int count = poll(&ready, 1, seconds * 1000);
 
-	check(count == 0 ? ETIMEDOUT : count < 0 ? -1 : 0, what);
+	check(count < 0 ? -1 : 0, what);
+	check(count == 0 ? ETIMEDOUT : 0, what);
 }
 
 /*
@@ -168,7 +169,9 @@ static void handle_completion(void)
 		return;
 	}
 	count = poll(ready, 2, 1000);
-	check(count < 0 ? -1 : count == 0 && ++quiet == SILENCE ? ETIMEDOUT : 0, "get a message");
+	check(count < 0 ? -1 : 0, "get a message");
+	quiet += count == 0;
+	check(quiet == SILENCE ? ETIMEDOUT : 0, "get a message");
 	if (ready[1].revents) /* UNREACHABLE can be temporary */
 		check(take_event() == RDMA_CM_EVENT_UNREACHABLE ? 0 : ECONNRESET, "get a message");
 	if (ready[0].revents) {

@@ -82,17 +82,26 @@ static bool create_resources(struct connection *c)
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 3, 2, 1, 1, 0 } };
 	const int local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE;
 
-	c->pd = ibv_alloc_pd(c->id->verbs);                                   /* step 4 */
-	c->local_mr = c->pd ? ibv_reg_mr(c->pd, c, sizeof(*c), local) : NULL; /* local use only */
-	c->incoming_mr = c->local_mr ? ibv_reg_mr(c->pd, c->incoming, SIZE, remote) : NULL;
-	c->channel = c->incoming_mr ? ibv_create_comp_channel(c->id->verbs) : NULL;
-	c->cq = c->channel ? ibv_create_cq(c->id->verbs, 5, NULL, c->channel, 0) : NULL;
-	c->events = c->cq ? rdma_create_event_channel() : NULL; /* step 5 */
+	c->pd = ibv_alloc_pd(c->id->verbs); /* step 4 */
+	if (!good(c->pd ? 0 : -1, "allocate a protection domain"))
+		return false;
+	c->local_mr = ibv_reg_mr(c->pd, c, sizeof(*c), local); /* local use only */
+	if (!good(c->local_mr ? 0 : -1, "register memory"))
+		return false;
+	c->incoming_mr = ibv_reg_mr(c->pd, c->incoming, SIZE, remote);
+	if (!good(c->incoming_mr ? 0 : -1, "register memory"))
+		return false;
+	c->channel = ibv_create_comp_channel(c->id->verbs);
+	if (!good(c->channel ? 0 : -1, "create a completion channel"))
+		return false;
+	c->cq = ibv_create_cq(c->id->verbs, 5, NULL, c->channel, 0);
+	if (!good(c->cq ? 0 : -1, "create a completion queue"))
+		return false;
+	c->events = rdma_create_event_channel(); /* step 5 */
+	if (!good(c->events ? rdma_migrate_id(c->id, c->events) : -1, "move events"))
+		return false;
 	attributes.send_cq = attributes.recv_cq = c->cq;
-	return good(c->incoming_mr ? 0 : -1, "register memory") &&
-	       good(c->cq ? 0 : -1, "create a completion queue") &&
-	       good(c->events ? rdma_migrate_id(c->id, c->events) : -1, "move events") &&
-	       good(rdma_create_qp(c->id, c->pd, &attributes), "create a queue pair");
+	return good(rdma_create_qp(c->id, c->pd, &attributes), "create a queue pair");
 }
 
 /*
@@ -177,15 +186,21 @@ static bool exchange(struct connection *c)
 	own->length = htole64(SIZE);
 	own->rkey = htole32(c->incoming_mr->rkey);
 	if (!good(ret, "post a receive") ||
-	    !good(rdma_accept(c->id, &parameters), "accept a client") ||
-	    !good(await(c, &c->established, SILENCE), "accept a client") ||
-	    !receives(c, MSG_MR) || /* over iWARP the client sends first */
-	    !good(le64toh(peer->length) < SIZE ? EMSGSIZE : 0, "use a memory region") ||
-	    !sends(c, MSG_MR) ||
-	    !good(rdma_post_write(c->id, &c->written, c->outgoing, SIZE, c->local_mr,
-				  IBV_SEND_SIGNALED, le64toh(peer->address), le32toh(peer->rkey)),
-		  "post a WRITE") ||
-	    !sends(c, MSG_DONE) || !receives(c, MSG_DONE))
+	    !good(rdma_accept(c->id, &parameters), "accept a client"))
+		return false;
+	if (!good(await(c, &c->established, SILENCE), "accept a client"))
+		return false;
+	if (!receives(c, MSG_MR)) /* over iWARP the client sends first */
+		return false;
+	if (!good(le64toh(peer->length) < SIZE ? EMSGSIZE : 0, "use a memory region"))
+		return false;
+	if (!sends(c, MSG_MR))
+		return false;
+	ret = rdma_post_write(c->id, &c->written, c->outgoing, SIZE, c->local_mr, IBV_SEND_SIGNALED,
+			      le64toh(peer->address), le32toh(peer->rkey));
+	if (!good(ret, "post a WRITE") || !sends(c, MSG_DONE))
+		return false;
+	if (!receives(c, MSG_DONE))
 		return false;
 	/* the client may disconnect first, or leave that to the server */
 	await(c, &c->disconnected, 1);
