@@ -39,6 +39,10 @@ documents() {
 	documents lessons
 }
 
+@test "the table of verbs has a lesson for each verb, and each verb of the lessons" {
+	documents verbs
+}
+
 @test "each command in documents and manual pages is run by a test, accepted by the program, or listed as not run" {
 	documents run_or_listed
 }
