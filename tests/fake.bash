@@ -20,13 +20,15 @@ setup() {
 }
 
 # use BUILD: run the programs of this build from now on: none, address or thread (fake-verbs.mk). The first test that uses
-# a build makes it; if that fails, all tests that use it fail. With $FAKE_VERBS_PROGRAMS all tests run the programs there.
+# a build makes it, and says so; if that fails, all tests that use it fail. With $FAKE_VERBS_PROGRAMS all tests run the programs there.
 use() {
 	local made=$BATS_FILE_TMPDIR/$1
 	programs=${FAKE_VERBS_PROGRAMS:-build/fake-verbs/$1}
 	[ -z "${FAKE_VERBS_PROGRAMS:-}" ] || return 0
 	if [ ! -e "$made" ]; then
 		: >"$made"
+		make -q -f tests/fake-verbs/fake-verbs.mk "SANITIZE=$1" >/dev/null 2>&1 ||
+			echo "# building the programs with the fake library first (build '$1')" >&3
 		make -s -f tests/fake-verbs/fake-verbs.mk "SANITIZE=$1" && echo yes >"$made"
 	fi
 	[ -s "$made" ]
