@@ -84,7 +84,7 @@ static const struct {
 
 TEST(smallest_limit_from_cgroup_to_root_is_used)
 {
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		uint64_t limit;
 
 		empty_folder(NULL);

@@ -723,7 +723,7 @@ TEST(busy_server_is_tried_again_until_the_timeout)
 		refused_silently(1024),
 	};
 
-	for (size_t i = 0; i < ENTRIES(busy); i++) {
+	EACH_ROW (i, busy) {
 		unsigned int kind = busy[i].hello_kind == HELLO_ABSENT ? OVER_IWARP : OVER_ROCE;
 		const uint64_t *passed = busy[i].size == 1 ? no_size : one_byte;
 		struct turn turns[] = { busy[i], busy[i], fails(busy[i].size, BROKEN), { 0 } };
@@ -763,7 +763,7 @@ TEST(server_is_described_with_advice_on_a_smaller_mtu_over_roce)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		const struct turn turns[] = { absent(cases[i].next), { 0 } };
 		char pattern[512];
 
@@ -881,7 +881,7 @@ TEST(latency_is_measured_with_reads_of_8_bytes)
 	} cases[] = { { 0, 1000 }, { 10, 1000 }, { 11, 909 }, { 999, 10 }, { 5000, 10 } };
 	const struct turn turns[] = { to_server(1), to_client(1), reads(), { 0 } };
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		start(RATED, all_sizes, turns);
 		path.exchange = cases[i].exchange;
 		path.reads = cases[i].reads;
@@ -984,7 +984,7 @@ TEST(errors_of_both_hosts_are_reported)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct turn turns[] = { passes(1), passes(1024), absent(MTU - 1), { 0 } };
 
 		turns[0].errors_there = cases[i].there[0];
@@ -1085,7 +1085,7 @@ TEST(lost_packets_are_missing_on_one_side_and_retransmitted_by_the_other)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		const struct turn none[] = { { 0 } };
 		bool failed = !strncmp(cases[i].found, "failed", 6);
 		struct counters *after = &path.counters[3];
@@ -1158,7 +1158,7 @@ TEST(last_line_reports_lost_packets)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		start(UNKNOWN, no_size, cases[i].turns);
 		path.row = cases[i].line;
 		path.options.port = "7";
@@ -1242,7 +1242,7 @@ TEST(lost_packets_limit_the_time_for_further_sizes_and_measurements)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		enum status status = cases[i].status == GOOD ? STATUS_TOO_SLOW : cases[i].status;
 		const char *error;
 
@@ -1282,7 +1282,7 @@ TEST(first_failure_determines_the_status_unless_a_signal_arrives)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		start(OVER_ROCE, no_size, cases[i].turns);
 		path.process.signal_number = cases[i].signal_number;
 		snprintf(path.process.failure, CAUSE_SIZE, "%s", cases[i].failure);

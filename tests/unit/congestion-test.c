@@ -122,7 +122,7 @@ TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct answer answer = make_answer();
 		uint8_t *place = (uint8_t *)&answer + cases[i].place;
 		struct strbuf words;
@@ -194,7 +194,7 @@ TEST(entries_before_one_of_impossible_length_are_used)
 {
 	static const uint16_t lengths[] = { 0, 3, 4096, UINT16_MAX };
 
-	for (size_t i = 0; i < ENTRIES(lengths); i++) {
+	EACH_ROW (i, lengths) {
 		struct answer answer = make_answer();
 
 		answer.entries[2].header.nla_len = lengths[i];

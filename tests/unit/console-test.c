@@ -364,7 +364,7 @@ TEST(missing_reader_is_an_error_only_on_standard_output)
 		{ STREAM_OUTPUT, EINTR, "> gone\n> here again\n", false },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		reset(NULL);
 		start_on_pipes();
 		writes.errors[0] = cases[i].error;
@@ -511,7 +511,7 @@ TEST(drawn_text_fits_the_terminal_even_after_a_resize)
 	terminal = open(ptsname(screen), O_RDWR | O_NOCTTY | O_CLOEXEC);
 	assert_true(terminal >= 0);
 	start(writers[0], terminal);
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		size.ws_col = cases[i].columns;
 		assert_int_equal(ioctl(screen, TIOCSWINSZ, &size), 0);
 		console_draw(console, "0123456789");

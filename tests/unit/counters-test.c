@@ -83,7 +83,7 @@ TEST(drivers_counter_is_preferred_to_the_standard_one)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct counters counters;
 
 		empty_folder(NULL);
@@ -147,7 +147,7 @@ TEST(gaps_naks_and_retransmissions_are_counted_apart)
 		{ "duplicate_request", 0, 0, 0 },   { "np_cnp_sent", 0, 0, 0 },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct counters growth = { .any = true };
 		struct sequence_errors sequence;
 		unsigned int number = 0;
@@ -181,7 +181,7 @@ TEST(discarded_frames_are_read_even_without_pause_frames)
 
 	put("eth0/statistics/rx_missed_errors", "9\n");
 	set_counter("counters", counter_name(1), "8\n");
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct counters counters;
 
 		set_counter("gid_attrs/ndevs", "0", cases[i].interface);

@@ -1090,7 +1090,7 @@ static const struct {
 
 TEST(exploration_finds_every_broken_protocol)
 {
-	for (size_t i = 0; i < ENTRIES(broken); i++) {
+	EACH_ROW (i, broken) {
 		struct label last;
 
 		print_message("%s: ", broken[i].name);

@@ -140,7 +140,7 @@ static void put_adapter(const char *device)
 		{ "ports/1/gid_attrs/types/4", "" },
 	};
 
-	for (size_t i = 0; i < ENTRIES(files); i++)
+	EACH_ROW (i, files)
 		put_device(device, files[i][0], files[i][1]);
 	put_line("sys/class/net/eth2/mtu", "9000");
 	put_line("proc/self/status",
@@ -536,7 +536,7 @@ TEST(gid_that_cannot_be_routed_has_a_note)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct in6_addr gid;
 		const char *note;
 
@@ -592,7 +592,7 @@ TEST(long_texts_are_shown_and_no_descriptor_stays_open)
 	memset(lengthy, 'x', sizeof(lengthy));
 	lengthy[sizeof(lengthy) - 1] = '\0';
 	put_adapter("mlx5_0");
-	for (size_t i = 0; i < ENTRIES(files); i++)
+	EACH_ROW (i, files)
 		put_device("mlx5_0", files[i], lengthy);
 	expect(true, "xxx");
 	assert_int_equal(count_descriptors(), before);

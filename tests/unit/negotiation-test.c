@@ -27,7 +27,7 @@ TEST(a_region_that_is_too_small_or_wraps_is_rejected)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct message region = { .type = MSG_MR,
 					  .value = cases[i].address,
 					  .length = cases[i].length,
@@ -87,7 +87,7 @@ TEST(an_incompatible_hello_is_refused)
 		{ ROLE_CLIENT, READ, false, HELLO_CURRENT, READ, ONE, 9, REFUSAL_OPERATION },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct options options = { .role = cases[i].role,
 					   .operation = cases[i].operation,
 					   .one_way = cases[i].one_way,
@@ -215,7 +215,7 @@ TEST(the_terms_have_the_requested_options_or_the_session_fails)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		const struct options options = { .role = cases[i].role,
 						 .operation = WRITE,
 						 .maximum_payload = 65536,
@@ -292,7 +292,7 @@ TEST(a_refusal_is_reported_with_its_reason_and_advice)
 	};
 	/* clang-format on */
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		const struct peer_hello server = { .hello_kind = HELLO_CURRENT,
 						   .hello.refusal = cases[i].refusal,
 						   .hello.length = cases[i].length };

@@ -98,7 +98,7 @@ TEST(pause_frames_are_unknown_unless_both_directions_are_counted)
 	};
 
 	NEEDS_THESE_BYTES();
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct pause_frames frames = { .known = true };
 		uint8_t other[sizeof(pause_answer)];
 

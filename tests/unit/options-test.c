@@ -63,7 +63,7 @@ TEST(other_operations_than_read_and_write_are_rejected)
 	assert_true(parse_operation("write", &operation) && operation == OPERATION_WRITE);
 	assert_true(parse_operation("read", &operation) && operation == OPERATION_READ);
 	operation = OPERATION_WRITE;
-	for (size_t i = 0; i < ENTRIES(refused); i++) {
+	EACH_ROW (i, refused) {
 		capture(&stderr);
 		assert_false(parse_operation(refused[i], &operation));
 		snprintf(words, sizeof(words),
@@ -88,7 +88,7 @@ TEST(one_pass_is_the_default_and_prints_figures_only_if_requested)
 		{ { .report = true }, 1, true },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		assert_int_equal(operation_passes(&cases[i].options), cases[i].passes);
 		assert_int_equal(prints_figures(&cases[i].options), cases[i].figures);
 	}
@@ -265,7 +265,7 @@ TEST(option_sets_only_its_own_fields)
 		if (row->letter)
 			assert_given(row, row->letter, row->argument, row->value);
 	}
-	for (size_t i = 0; i < ENTRIES(amounts); i++) {
+	EACH_ROW (i, amounts) {
 		const struct given *row = given;
 
 		while (strcmp(row->name, amounts[i].name) != 0)
@@ -310,7 +310,7 @@ TEST(impossible_argument_is_rejected_with_a_reason)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++)
+	EACH_ROW (i, cases)
 		client_parses(cases[i].option, cases[i].argument, PARSED_FAILED, cases[i].words);
 }
 
@@ -335,11 +335,11 @@ TEST(invalid_number_is_rejected)
 	};
 	/* clang-format on */
 
-	for (size_t i = 0; i < ENTRIES(options); i++) {
+	EACH_ROW (i, options) {
 		for (size_t j = 0; j < ENTRIES(refused); j++)
 			client_parses(options[i], refused[j], PARSED_FAILED, " from ");
 	}
-	for (size_t i = 0; i < ENTRIES(others); i++)
+	EACH_ROW (i, others)
 		client_parses(others[i][0], others[i][1], PARSED_FAILED, " from ");
 }
 
@@ -391,7 +391,7 @@ TEST(check_without_duration_measures_for_one_second)
 		      { "--check", "--duration=7", 7 },
 		      { "-v", "-v", 0 } };
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct options options =
 			client_parses(cases[i].first, cases[i].second, PARSED_RUN, NULL);
 
@@ -453,7 +453,7 @@ TEST(conflicting_options_are_rejected_with_a_reason)
 
 	dup2(fifo, STDIN_FILENO);
 	close(fifo);
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		capture(&stderr);
 		assert_int_equal(check_options(&cases[i].options),
 				 cases[i].words ? PARSED_FAILED : PARSED_RUN);

@@ -455,7 +455,7 @@ TEST(file_is_private_until_it_is_complete)
 
 	assert_int_equal(store("old", 5), 0);
 	assert_int_equal(chmod("old", 0666), 0);
-	for (size_t i = 0; i < ENTRIES(names); i++) {
+	EACH_ROW (i, names) {
 		struct output *output = opened(names[i]);
 
 		assert_int_equal(about_file(temporary_name()).st_mode & 07777, 0600);
@@ -548,7 +548,7 @@ TEST(file_is_stored_even_if_unsupported_calls_fail)
 		{ CLOSE, { 0 }, EIO, 0, SIZE, 0 }, /* the file is synced and has its name */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		int *error = &disk.errors[cases[i].call];
 
 		for (const int *harmless = cases[i].harmless; *harmless; harmless++) {
@@ -620,7 +620,7 @@ TEST(next_temporary_name_is_tried_if_one_is_taken)
 {
 	static const int errors[] = { 0, EAGAIN };
 
-	for (size_t i = 0; i < ENTRIES(errors); i++) {
+	EACH_ROW (i, errors) {
 		assert_int_equal(store("old", 5), 0);
 		write_file("rdma-payload-000000", bytes, 7);
 		done.names = 0;
@@ -674,7 +674,7 @@ TEST(rights_of_group_and_others_are_kept_only_without_acl_and_with_the_same_grou
 		{ 0755, 0700, ENODATA, 0, OTHER },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		assert_int_equal(store("old", 5), 0);
 		assert_int_equal(chmod("old", cases[i].before), 0);
 		disk.errors[READ_ACL] = cases[i].read_error;
@@ -724,7 +724,7 @@ TEST(only_a_file_of_this_user_is_replaced)
 		  { .file_owner = UNMAPPED, .user = UNMAPPED, .foreign = true } },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		assert_int_equal(store("old", 5), 0);
 		assert_int_equal(chmod("old", 0664), 0);
 		disk = cases[i].disk;
@@ -784,7 +784,7 @@ TEST(symbolic_link_of_an_untrusted_user_in_a_shared_sticky_folder_is_rejected)
 		assert_int_equal(symlink(target, name), 0);
 		memcpy(target, name, sizeof(name));
 	}
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		disk = cases[i].disk;
 		disk.file_owner = disk.user;
 		assert_int_equal(check(cases[i].name), cases[i].error);
@@ -834,7 +834,7 @@ TEST(pipe_of_an_untrusted_user_in_a_shared_sticky_folder_is_rejected)
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), writer = open("fifo", O_WRONLY);
 	char found[8];
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		reset(NULL);
 		disk = cases[i].disk;
 		assert_int_equal(check("fifo"), cases[i].error);
@@ -967,7 +967,7 @@ TEST(impossible_output_is_rejected_when_it_is_opened)
 
 	memset(too_long, 'x', NAME_MAX + 1);
 	assert_int_equal(store("old", 5), 0);
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		disk = cases[i].disk;
 		assert_int_equal(open_for(cases[i].name, cases[i].size), cases[i].error);
 		/* the check of a server knows no size, and leaves full disks to its sessions */
@@ -1051,7 +1051,7 @@ TEST(slow_disk_is_synced_in_small_parts_and_fast_disk_in_large_ones)
 		{ 0, 256 * MEBIBYTE, 64 * MEBIBYTE, 64 * MEBIBYTE + SIZE, 8, 9 },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		reset(NULL);
 		disk.rate = cases[i].rate;
 		assert_int_equal(write_much(cases[i].size), 0);
@@ -1237,7 +1237,7 @@ TEST(descriptor_of_a_file_is_written_in_place_and_synced)
 					     { .errors[SYNC] = EIO },
 					     { .errors[SYNC] = EIO, .is_block = true } };
 
-	for (size_t i = 0; i < ENTRIES(disks); i++) {
+	EACH_ROW (i, disks) {
 		int descriptor = open("file", O_WRONLY | O_CREAT, 0600);
 
 		reset(NULL);
@@ -1304,7 +1304,7 @@ TEST(each_name_of_standard_output_is_recognized)
 	assert_int_equal(dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
 	snprintf(again, sizeof(again), "/dev/fd/%d", ends[1]);
 	assert_int_equal(symlink("/dev/stdout", "link"), 0);
-	for (size_t i = 0; i < ENTRIES(names); i++) {
+	EACH_ROW (i, names) {
 		struct options options = { .output = names[i] };
 
 		assert_int_equal(output_resolve(&options), PARSED_RUN);

@@ -246,7 +246,7 @@ TEST(text_ends_with_a_zero_and_is_padded_to_at_least_1024_bytes)
 	char text[2 * DEFAULT_PAYLOAD], line[80];
 	struct payload payload;
 
-	for (size_t i = 0; i < ENTRIES(lengths); i++) {
+	EACH_ROW (i, lengths) {
 		struct options options = { .message = text };
 
 		memset(text, 'x', sizeof(text));
@@ -350,11 +350,11 @@ TEST(each_source_is_read_byte_for_byte)
 		{ "-", .role = ROLE_SERVER, .most = 1 },
 	};
 
-	for (size_t i = 0; i < ENTRIES(sources); i++) {
+	EACH_ROW (i, sources) {
 		for (size_t j = 0; j < ENTRIES(sizes); j++)
 			send_source(&sources[i], sizes[j]);
 	}
-	for (size_t i = 0; i < ENTRIES(short_ones); i++)
+	EACH_ROW (i, short_ones)
 		send_source(&short_ones[i], 100);
 	assert_int_equal(count_descriptors(), descriptors_before);
 }
@@ -395,7 +395,7 @@ TEST(file_on_standard_input_begins_at_its_offset)
 	struct payload payload;
 
 	write_file("file", bytes, LARGE);
-	for (size_t i = 0; i < ENTRIES(skipped); i++) {
+	EACH_ROW (i, skipped) {
 		set_input("file", 0);
 		assert_int_equal(lseek(STDIN_FILENO, (off_t)skipped[i], SEEK_SET), skipped[i]);
 		payload = loaded(options_for(ROLE_CLIENT, "-"));
@@ -510,7 +510,7 @@ TEST(failure_to_read_or_copy_a_payload_states_its_reason)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct rlimit limit = { cases[i].calls.limit, RLIM_INFINITY };
 		bool feeds = !strcmp(cases[i].name, "-");
 		struct feed feed = { .size = cases[i].size, .pause = 100000 };
@@ -555,7 +555,7 @@ TEST(copy_uses_the_next_writable_folder_and_leaves_no_file)
 	static const struct source source = { "-", .role = ROLE_SERVER };
 
 	signal(SIGUSR1, look_for_file);
-	for (size_t i = 0; i < ENTRIES(folders); i++) {
+	EACH_ROW (i, folders) {
 		if (folders[i])
 			setenv("TMPDIR", folders[i], 1);
 		else

@@ -206,7 +206,7 @@ static void check_session(const struct course *session, enum role role, char ope
 
 TEST(each_listed_session_performs_exactly_the_listed_actions)
 {
-	for (size_t i = 0; i < ENTRIES(sessions); i++) {
+	EACH_ROW (i, sessions) {
 		for (const char *who = sessions[i].who; *who; who++) {
 			for (const char *how = sessions[i].operation; *how; how++)
 				check_session(&sessions[i], *who == 'c' ? ROLE_CLIENT : ROLE_SERVER,
@@ -230,7 +230,7 @@ TEST(a_payload_is_verified_only_with_a_digest_and_without_a_failure)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		assert_int_equal(verification_ended(&cases[i].protocol), cases[i].ended);
 		assert_int_equal(digest_matched(&cases[i].protocol), cases[i].matched);
 	}
@@ -291,7 +291,7 @@ TEST(a_keepalive_disturbs_a_silent_iwarp_client_and_a_peer_that_may_have_disconn
 		{ ROLE_CLIENT, true, true, LOCAL_MR_SENT, REMOTE_SILENT, false },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct protocol protocol = protocol_start(cases[i].role, OPERATION_READ);
 
 		protocol.phase = PHASE_EXCHANGING;
@@ -332,7 +332,7 @@ TEST(a_side_sends_windows_from_its_msg_mr_until_all_is_stored_or_it_gives_up)
 	struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_READ);
 
 	protocol.verifying = true;
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		protocol.phase = PHASE_EXCHANGING;
 		protocol.gave_up = cases[i].gave_up;
 		protocol.local = cases[i].local;
@@ -467,7 +467,7 @@ static void watch_posts(const struct occasion *occasion)
 	const struct protocol *before = &occasion->before, *after = &occasion->after;
 	unsigned int earlier = 0;
 
-	for (size_t i = 0; i < ENTRIES(order); i++) {
+	EACH_ROW (i, order) {
 		if (occasion->actions & order[i]) {
 			bool early = order[i] == ACTION_SEND_VERDICT && after->gave_up;
 
@@ -647,7 +647,7 @@ static void make_successors(const struct world *world)
 	protocol.verifying = setting.verifying;
 	protocol.operates = setting.operates;
 	protocol_unpack(&world->side, &protocol);
-	for (size_t i = 0; i < ENTRIES(events); i++) {
+	EACH_ROW (i, events) {
 		struct event event = { events[i].type, events[i].status,
 				       cause_of(events[i].type, events[i].status) };
 		struct step step = protocol_step(protocol, event);

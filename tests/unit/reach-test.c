@@ -247,7 +247,7 @@ static const struct row rows[] = {
 
 TEST(recorded_facts_select_the_rule_for_their_cause)
 {
-	for (size_t i = 0; i < ENTRIES(rows); i++) {
+	EACH_ROW (i, rows) {
 		const struct evidence evidence = facts(rows[i].facts);
 		const struct rule *rule = reach_classify(&evidence);
 
@@ -361,7 +361,7 @@ TEST(every_rule_is_selected_by_a_row)
 
 TEST(rule_needs_every_fact_of_its_condition)
 {
-	for (size_t i = 0; i < ENTRIES(rows); i++) {
+	EACH_ROW (i, rows) {
 		struct evidence evidence = facts(rows[i].facts);
 		const struct rule *rule = reach_classify(&evidence);
 
@@ -465,7 +465,7 @@ TEST(error_has_its_name_or_its_number)
  */
 TEST(every_placeholder_of_a_text_is_filled)
 {
-	for (size_t i = 0; i < ENTRIES(rows); i++) {
+	EACH_ROW (i, rows) {
 		struct json_object *finding, *value;
 
 		if (!rows[i].rule)

@@ -25,7 +25,7 @@ TEST(an_unknown_reason_has_advice_but_no_name)
 {
 	static const int unknown[] = { -ECONNRESET, -ECONNREFUSED, 0, LAST_REASON + 1, INT32_MAX };
 
-	for (size_t i = 0; i < ENTRIES(unknown); i++) {
+	EACH_ROW (i, unknown) {
 		assert_null(rejection_describe(unknown[i]));
 		assert_non_null(rejection_advice(unknown[i]));
 	}
@@ -60,7 +60,7 @@ TEST(advice_on_a_missing_device_names_the_likely_cause)
 		{ false, false, false, "rdma link add rdma0 type rxe" },
 	};
 
-	for (size_t i = 0; i < ENTRIES(rows); i++)
+	EACH_ROW (i, rows)
 		assert_non_null(strstr(
 			missing_device_advice(rows[i].present, rows[i].openable, rows[i].exclusive),
 			rows[i].text));

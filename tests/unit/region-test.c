@@ -59,7 +59,7 @@ TEST(mapped_memory_is_zeroed_and_large_memory_uses_huge_pages)
 	static const size_t sizes[] = { 1, 4096, HUGE_PAGE - 1, HUGE_PAGE, HUGE_PAGE + 1 };
 	static const size_t impossible[] = { SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 16 * 15 };
 
-	for (size_t i = 0; i < ENTRIES(sizes); i++) {
+	EACH_ROW (i, sizes) {
 		uint8_t *memory = memory_map(sizes[i]);
 
 		assert_non_null(memory);
@@ -70,7 +70,7 @@ TEST(mapped_memory_is_zeroed_and_large_memory_uses_huge_pages)
 		memory[sizes[i] - 1] = 1;
 		assert_int_equal(memory_unmap(memory, sizes[i]), 0);
 	}
-	for (size_t i = 0; i < ENTRIES(impossible); i++) {
+	EACH_ROW (i, impossible) {
 		assert_null(memory_map(impossible[i]));
 		assert_int_equal(errno, ENOMEM);
 	}
@@ -364,7 +364,7 @@ TEST(cgroups_are_read_once_a_session_needs_more_than_a_page_or_is_not_alone)
 		bool read;
 	} cases[] = { { 1, 1, false }, { 1, PAGE, false }, { 1, PAGE + 1, true }, { 2, 1, true } };
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		account.cgroups_read = false;
 		account.sessions = cases[i].sessions;
 		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
@@ -473,7 +473,7 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 		{ ROLE_SERVER, true, 4 * MEBIBYTE, LONGEST, LONGEST, 2 * MEBIBYTE, 2 * MEBIBYTE },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct transfer_plan plan = both_ways(cases[i].sent, cases[i].received);
 
 		plan.outgoing.present = cases[i].sent > 0;
@@ -536,7 +536,7 @@ TEST(threads_and_state_of_a_session_count_towards_the_budget)
 		  MEBIBYTE / 16 },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		options.role = cases[i].role;
 		account.sessions = cases[i].sessions;
 		account.stuck_helpers = (int)cases[i].stuck;
@@ -633,7 +633,7 @@ TEST(a_region_has_only_the_access_that_the_operation_needs)
 		{ OPERATION_WRITE, true, 0, both },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		options.operation = cases[i].operation;
 		terms.limits.iwarp = cases[i].iwarp;
 		outgoing_ring(5000);

@@ -42,7 +42,7 @@ static void assert_escaped_elsewhere(const char *bytes)
 
 	for (const char *byte = bytes; *byte; byte++)
 		end += sprintf(end, *byte & 0x80 ? "\\x%02x" : "%c", (uint8_t)*byte);
-	for (size_t i = 0; i < ENTRIES(locales); i++) {
+	EACH_ROW (i, locales) {
 		setenv("LC_ALL", locales[i], 1);
 		assert_shown(bytes, strlen(bytes), expected, bytes);
 	}
@@ -84,11 +84,11 @@ TEST(text_is_shown_and_invalid_characters_are_escaped)
 		{ "\xf8\x84\x80\x80\x80", "\\xf8\\x84\\x80\\x80\\x80" },
 	};
 
-	for (size_t i = 0; i < ENTRIES(shown); i++) {
+	EACH_ROW (i, shown) {
 		assert_shown(shown[i], strlen(shown[i]), shown[i], shown[i]);
 		assert_escaped_elsewhere(shown[i]);
 	}
-	for (size_t i = 0; i < ENTRIES(escaped); i++)
+	EACH_ROW (i, escaped)
 		assert_shown(escaped[i][0], strlen(escaped[i][0]), escaped[i][1], escaped[i][1]);
 	assert_shown("a\0b\0", 4, "a\\x00b\\x00", NULL);
 	/* a backslash is doubled, so that it does not look like an escape */
@@ -108,7 +108,7 @@ TEST(invisible_and_control_characters_are_escaped)
 	char bytes[8], expected[40], *end;
 
 	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
-	for (size_t i = 0; i < ENTRIES(ranges); i++) {
+	EACH_ROW (i, ranges) {
 		for (unsigned int c = ranges[i][0]; c <= ranges[i][1]; c++) {
 			mbstate_t fresh = { 0 };
 			size_t size = wcrtomb(bytes, (wchar_t)c, &fresh);
@@ -153,7 +153,7 @@ TEST(excerpt_is_the_same_for_every_piece_size)
 	uint8_t bytes[3000] = { 0 };
 
 	assert_int_equal(SHOWN_PAYLOAD, 1024);
-	for (size_t i = 0; i < ENTRIES(last); i++) {
+	EACH_ROW (i, last) {
 		bytes[last[i]] = 'x';
 		for (size_t size = last[i] + 1; size <= sizeof(bytes); size = size * 5 / 4 + 1) {
 			for (size_t j = 0; j < ENTRIES(pieces); j++)
@@ -329,7 +329,7 @@ TEST(standard_output_with_other_data_gets_no_status_lines)
 		{ { .check = true, .verbose = true }, "", "[7] line 1\n[7] trace 2\n" },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		begin(ROLE_CLIENT, 7);
 		session.connection.setup.options = cases[i].options;
 		print_status(&session.connection.setup.log, "line %d", 1);
@@ -412,7 +412,7 @@ static void count_latencies(void)
 	} counted[] = { { 1, 50 }, { 1199, 100 }, { 790, 150 }, { 9, 200 }, { 1, 250 } };
 
 	count_only(NULL, 0);
-	for (size_t i = 0; i < ENTRIES(counted); i++) {
+	EACH_ROW (i, counted) {
 		for (int number = 0; number < counted[i].count; number++)
 			latency_count(&latency, counted[i].nanoseconds);
 	}
@@ -530,7 +530,7 @@ TEST(server_prints_one_status_line_for_a_successful_session_of_a_check)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct connection *connection = &session.connection;
 		struct options *own = &session.connection.setup.options;
 		struct options program;
@@ -608,7 +608,7 @@ TEST(json_distinguishes_received_from_verified_bytes)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		char expected[128];
 
 		begin(ROLE_SERVER, 0);
@@ -640,7 +640,7 @@ TEST(json_has_null_for_values_that_were_not_measured)
 		  "\"bits_per_second\": 2.4e+10, \"ops_per_second\": 1e+09," },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct connection *connection = &session.connection;
 		char expected[512];
 
@@ -805,7 +805,7 @@ TEST(progress_is_drawn_only_after_a_second_on_a_suitable_terminal)
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		clearenv();
 		if (cases[i].terminal)
 			setenv("TERM", cases[i].terminal, 1);

@@ -52,7 +52,7 @@ TEST(each_failed_completion_has_its_status)
 		{ IBV_WC_GENERAL_ERR, WR_RECEIVE, false, false, STATUS_LOCAL_FAILURE },
 	};
 
-	for (size_t i = 0; i < ENTRIES(rows); i++) {
+	EACH_ROW (i, rows) {
 		const struct ibv_wc completion = { .wr_id = make_wr_id(rows[i].kind, 1),
 						   .status = rows[i].status };
 

@@ -562,7 +562,7 @@ TEST(one_completion_is_requested_per_interval)
 		{ 25, 100, 100 }, { 16, 128, 4096 }, { 1, 128, 65536 },
 	};
 
-	for (size_t i = 0; i < ENTRIES(rows); i++) {
+	EACH_ROW (i, rows) {
 		char promise[64];
 
 		snprintf(promise, sizeof(promise), "one completion for %u requests, depth %u",
@@ -596,7 +596,7 @@ TEST(request_size_is_limited_by_ring_and_device)
 		{ 4096, 64, 5000, MIB }, { 1000, 100, 1000, MIB }, { 100, 100, 5000, 100 },
 	};
 
-	for (size_t i = 0; i < ENTRIES(rows); i++) {
+	EACH_ROW (i, rows) {
 		struct transfer_run run = { .size = 0 };
 		char promise[64];
 
@@ -798,7 +798,7 @@ TEST(length_that_overflows_is_not_taken_for_unknown)
 		{ (uint64_t)1 << 40, 3, (uint64_t)3 << 40 },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		const struct transfer_plan plan = {
 			.depth = 1,
 			.request_size = 1,
@@ -836,7 +836,7 @@ TEST(fast_wires_get_more_bytes_in_flight)
 		{ 1, 250, 1 << 20, 1 }, /* depth 1: the maximum size at once */
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
+	EACH_ROW (i, cases) {
 		struct transfer transfer = begin((struct kind){ OUT, 64 * MIB, 64 * MIB, 64 * MIB,
 								.depth = cases[i].depth });
 		struct transfer_operation *operation = &transfer.operation;
@@ -931,7 +931,7 @@ TEST(runs_contain_the_same_requests_as_single_calls)
 		{ IN | READ, 4096, 4096, 4096, 64, 100, .request = 4096 },
 	};
 
-	for (size_t i = 0; i < ENTRIES(kinds); i++) {
+	EACH_ROW (i, kinds) {
 		for (unsigned int most = 1; most <= 40; most++) {
 			struct transfer one = begin(kinds[i]), many;
 			uint64_t produced = kinds[i].flows & READ ? kinds[i].announced : 0;

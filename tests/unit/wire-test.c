@@ -229,7 +229,7 @@ TEST(a_hello_has_its_fields_at_the_documented_offsets_with_any_padding)
 {
 	static const size_t sizes[] = { 56, 148, 196, 256 };
 
-	for (size_t i = 0; i < ENTRIES(hellos); i++) {
+	EACH_ROW (i, hellos) {
 		uint8_t wire[256];
 
 		memset(wire, 0xaa, sizeof(wire));
