@@ -120,6 +120,16 @@ $(PRELOADS): build/%.so: tests/%.c
 	@mkdir -p $(@D)
 	$(COMPILE) -fPIC -shared $(LDFLAGS) -o $@ $< -ldl
 
+# The simulated hosts of the tests of rdma-pairs: one program with several names.
+SIMULATED = build/simulated/on
+
+$(SIMULATED): tests/simulated/host.c
+	@mkdir -p $(@D)/wrong
+	$(COMPILE) -o $@ $<
+	ln -sf on $(@D)/rdma-server
+	ln -sf on $(@D)/rdma-client
+	ln -sf ../on $(@D)/wrong/date
+
 # Each C file of a lesson is a program, and includes no header of this project.
 LESSON_FILES = $(wildcard tests/lessons/*/*.c)
 LESSONS = $(LESSON_FILES:tests/%.c=build/%)
@@ -136,7 +146,7 @@ FAKE_VERBS = fake-verbs-none fake-verbs-address fake-verbs-thread
 $(FAKE_VERBS): fake-verbs-%:
 	@$(MAKE) --no-print-directory -f tests/fake-verbs/fake-verbs.mk SANITIZE=$*
 
-tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(PRELOADS) $(LESSONS)
+tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(PRELOADS) $(SIMULATED) $(LESSONS)
 tests-all: tests $(SANITIZED) $(FUZZERS) $(FAKE_VERBS)
 
 check: ## run the quick tests: unit tests, the fake library, sessions and faults over Soft-RoCE, sessions over soft-iWARP
@@ -216,11 +226,13 @@ pictures:
 
 C_FILES = $(wildcard *.[ch] rdma-common/*.[ch] rdma-common/check/*.[ch] tests/*/*.[ch]) $(LESSON_FILES)
 SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/pairs tests/soak tests/fresh \
+	rdma-common/pairs/host.sh \
 	tests/portability \
 	tests/fake-verbs/faults tests/fuzz/run tests/lab/init tests/lab/kernel
 
 # With these flags compilers also report unused results, for example of getrandom(2).
 FORTIFY = -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+PAIRS = rdma-common/pairs/rdma-pairs $(wildcard rdma-common/pairs/*.py)
 
 format: ## format the C files
 	clang-format -i $(C_FILES)
@@ -236,6 +248,7 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 		$(filter -I%,$(HEADER_FLAGS)) --suppress=missingIncludeSystem $(SOURCES) $(LESSON_FILES)
 	tests/documents lessons
 	shellcheck $(SCRIPTS)
+	flake8 --max-line-length 130 --max-complexity 10 $(PAIRS)
 	$(MAKE) --no-print-directory all
 	tests/layers
 
