@@ -238,7 +238,7 @@ refused() {
 
 @test "wrong command lines are refused" {
 	local value twice
-	refused "give at least two hosts: rdma-pairs HOST HOST..." a
+	refused "give at least two hosts, and at most 65535: rdma-pairs HOST HOST..." a
 	refused "option --bogus not recognized" --bogus a b
 	for value in 2m 0 s 1.5 1000000; do
 		refused "--duration takes whole seconds (5 or 5s) from 1 to 100000, not '$value'" --duration "$value" a b
@@ -268,4 +268,37 @@ refused() {
 	pairs --hosts nowhere
 	[ "$status" -eq 125 ]
 	[[ $stderr == "rdma-pairs: cannot read the hosts in nowhere: "*"No such file or directory"* ]]
+}
+
+# records FAULTS HOST...: print the records of a run of all rounds.
+records() {
+	SIMULATED=$1 pairs --duration 1 --json "${@:2}" >&2
+	echo "$output"
+}
+
+# bats test_tags=slow
+@test "--picture draws a heat map of all paths, and a bar for each host of a sample" {
+	records "slow:h2 loses:h3-h1" $(hosts 5) >all
+	run -1 "$top/rdma-common/pairs/rdma-pairs" --summarize --picture all.svg all
+	grep -q "<image style='image-rendering:pixelated' " all.svg
+	for text in writes 'is written to' h1 h5; do
+		grep -qF ">$text<" all.svg
+	done
+	run -1 "$top/rdma-common/pairs/rdma-pairs" --summarize --picture all.png all
+	[ "$(od -A n -c -N 4 all.png)" = " 211   P   N   G" ]
+	pairs --duration 1 --rounds 2 --picture sample.svg $(hosts 6)
+	[ "$status" -eq 0 ]
+	grep -qF ">median of the host's paths<" sample.svg
+	grep -qF ">its worst path<" sample.svg
+	[ "$(grep -c '<polygon' sample.svg)" -ge 12 ]
+}
+
+@test "a picture that cannot be drawn is refused before the measurement" {
+	mkdir bin
+	ln -s /usr/bin/env /usr/bin/python3 bin
+	PATH=$BATS_TEST_TMPDIR/bin run -125 "$top/rdma-common/pairs/rdma-pairs" --picture a.svg h1 h2
+	[ "$output" = "rdma-pairs: cannot draw a.svg by gnuplot: No such file or directory: install gnuplot" ]
+	ln -s /usr/bin/true bin/gnuplot
+	PATH=$BATS_TEST_TMPDIR/bin run -125 "$top/rdma-common/pairs/rdma-pairs" --picture nowhere/a.svg h1 h2
+	[ "$output" = "rdma-pairs: cannot draw nowhere/a.svg: the folder nowhere is missing, or this user may not write there" ]
 }

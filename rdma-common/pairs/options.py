@@ -43,6 +43,10 @@ Exit status:
   2  a path is slow       125  there is no result
 """
 LETTERS = {"-s": "--size", "-t": "--timeout", "-J": "--json", "-h": "--help"}
+# The shells of the hosts read these as words.
+NAME, ADDRESS = r"\w[\w.@-]*", r"\w[\w.:%-]*"
+# The numbers of hosts have 16 bits.
+MOST_HOSTS = 65535
 MOST_SECONDS = 100000
 # The number of hosts up to which all paths are measured, and the number of paths of each host in a larger cluster.
 ALL_HOSTS, SAMPLE = 64, 16
@@ -165,8 +169,8 @@ def words_of(options):
 
 
 def host_of(word):
-    """Return the host of a word. The shells of the hosts read its name and its addresses, so few characters are allowed."""
-    if not re.fullmatch(r"\w[\w.@-]*(=\w[\w.:%-]*(,\w[\w.:%-]*)*)?", word, re.ASCII):
+    """Return the host of a word."""
+    if not re.fullmatch(f"{NAME}(={ADDRESS}(,{ADDRESS})*)?", word, re.ASCII):
         raise usage(f"'{word}' is no host: give NAME, or NAME=ADDRESS,ADDRESS...")
     name, _, addresses = word.partition("=")
     return Host(name, addresses.split(",") if addresses else [name])
@@ -180,8 +184,8 @@ def hosts_of(options):
             if item in given:
                 raise usage(f"'{item}' is given twice: give each host, and each address, once")
             given.add(item)
-    if len(hosts) < 2:
-        raise usage("give at least two hosts: rdma-pairs HOST HOST...")
+    if not 2 <= len(hosts) <= MOST_HOSTS:
+        raise usage(f"give at least two hosts, and at most {MOST_HOSTS}: rdma-pairs HOST HOST...")
     if len({len(host.addresses) for host in hosts}) > 1:
         raise usage("give each host the same number of addresses, one for each rail")
     return hosts

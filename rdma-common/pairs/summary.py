@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """--summarize: the verdict about the records in a file, and the differences from older records."""
 import json
+import re
 
-from options import Host
+from options import NAME, Host
 from paths import Paths
 from status import GOOD, Failure
 from verdict import Explanation, Verdict
@@ -39,7 +40,8 @@ class Records:
         hosts = [Host(host["name"], host["addresses"]) for host in record["hosts"]]
         self.min_rate, self.time, self.rounds = record["min_rate"] or 0, record["time"], record["rounds"]
         self.numbers = {host.name: number for number, host in enumerate(hosts)}
-        self.hosts = hosts
+        if all(re.fullmatch(NAME, host.name, re.ASCII) for host in hosts):
+            self.hosts = hosts
 
     def read_path(self, record):
         """Read the result of a path."""
