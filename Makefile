@@ -221,18 +221,17 @@ pictures:
 
 .pictures/%.svg: .pictures/%.gnuplot $(wildcard .pictures/*.dat)
 	gnuplot $< >$@.new
-	sed -i '/^<desc>Produced by GNUPLOT/d' $@.new
+	sed -i "/^<desc>Produced by GNUPLOT/d; s/<image /&style='image-rendering:pixelated' /" $@.new
 	mv $@.new $@
 
 C_FILES = $(wildcard *.[ch] rdma-common/*.[ch] rdma-common/check/*.[ch] tests/*/*.[ch]) $(LESSON_FILES)
-SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/pairs tests/soak tests/fresh \
+SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/soak tests/fresh \
 	rdma-common/pairs/host.sh \
 	tests/portability \
 	tests/fake-verbs/faults tests/fuzz/run tests/lab/init tests/lab/kernel
 
 # With these flags compilers also report unused results, for example of getrandom(2).
 FORTIFY = -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
-PAIRS = rdma-common/pairs/rdma-pairs $(wildcard rdma-common/pairs/*.py)
 
 format: ## format the C files
 	clang-format -i $(C_FILES)
@@ -248,7 +247,7 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 		$(filter -I%,$(HEADER_FLAGS)) --suppress=missingIncludeSystem $(SOURCES) $(LESSON_FILES)
 	tests/documents lessons
 	shellcheck $(SCRIPTS)
-	flake8 --max-line-length 130 --max-complexity 10 $(PAIRS)
+	flake8 --max-line-length 130 --max-complexity 10 rdma-common/pairs/rdma-pairs $(filter %.py,$(PAIRS_MODULES))
 	$(MAKE) --no-print-directory all
 	tests/layers
 

@@ -14,6 +14,10 @@ MANUALS = $(INSTALLED)/share/man/man
 SCHEMA = rdma-pair.schema.json
 DOCUMENTATION = $(INSTALLED)/share/doc/rdma-pair
 UNITS = $(wildcard .systemd/*)
+# rdma-pairs is a script of Python with modules, and with the script that it sends to the hosts.
+COMMANDS = $(PROGRAMS) rdma-pairs
+PAIRS_SOURCE = rdma-common/pairs
+PAIRS_MODULES = $(wildcard $(PAIRS_SOURCE)/*.py) $(PAIRS_SOURCE)/host.sh
 
 # fish runs this line, which turns each option in the --help of the program @ into a "complete" command.
 define FISH_COMPLETION
@@ -40,30 +44,31 @@ install: ## install below PREFIX (/usr/local); as root, build nothing in another
 		echo "install: the programs are not built, or older than their sources; run 'make' first, as the owner of this folder" >&2; \
 		exit 1; \
 	fi
-	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair" \
+	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair/pairs" \
 		"$(DOCUMENTATION)/examples" "$(INSTALLED)/share/zsh/$(ZSH_FOLDER)" "$(FISH_COMPLETIONS)"
-	install $(PROGRAMS) "$(INSTALLED)/bin"
+	install $(PROGRAMS) $(PAIRS_SOURCE)/rdma-pairs "$(INSTALLED)/bin"
+	install -m 644 $(PAIRS_MODULES) "$(INSTALLED)/share/rdma-pair/pairs"
 	for page in $(PAGES); do \
 		$(call put,sed 's/^\.Os .*/& $(VERSION)/' "$$page",$(MANUALS)$${page##*.}/$${page##*/}) || exit 1; \
 	done
 	install -m 644 .man/$(SCHEMA) "$(INSTALLED)/share/rdma-pair"
-	install tests/pairs "$(DOCUMENTATION)/examples"
 	for unit in $(UNITS); do \
 		$(call put,sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit",$(DOCUMENTATION)/examples/$${unit##*/}) || exit 1; \
 	done
-	for program in $(PROGRAMS); do \
+	for program in $(COMMANDS); do \
 		$(call put,echo "complete -F _longopt $$program",$(COMPLETIONS)/$$program) && \
 		$(call put,printf '%s\n' "$$FISH" | sed "s/@/$$program/g",$(FISH_COMPLETIONS)/$$program.fish) || exit 1; \
 	done
-	$(call put,printf '#compdef %s\n_gnu_generic\n' '$(PROGRAMS)',$(ZSH_COMPLETION))
+	$(call put,printf '#compdef %s\n_gnu_generic\n' '$(COMMANDS)',$(ZSH_COMPLETION))
 
 # Keep the folders, because other programs may use them.
 uninstall: ## remove the installed files
-	for program in $(PROGRAMS); do \
+	for program in $(COMMANDS); do \
 		$(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" "$(FISH_COMPLETIONS)/$$program.fish" || exit 1; \
 	done
 	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)" "$(ZSH_COMPLETION)"
-	for example in pairs $(notdir $(UNITS)); do $(RM) "$(DOCUMENTATION)/examples/$$example" || exit 1; done
+	for module in $(notdir $(PAIRS_MODULES)); do $(RM) "$(INSTALLED)/share/rdma-pair/pairs/$$module" || exit 1; done
+	for example in $(notdir $(UNITS)); do $(RM) "$(DOCUMENTATION)/examples/$$example" || exit 1; done
 	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done
 
 # ---- packages ----
@@ -95,11 +100,15 @@ Standards-Version: 4.6.2
 Package: rdma-pair
 Architecture: any
 Depends: $${shlibs:Depends}
-Recommends: ibverbs-providers, rdma-core
+Recommends: ibverbs-providers, python3, rdma-core
+Suggests: gnuplot-nox, openssh-client
 Description: verify one-sided RDMA between two hosts
  rdma-server and rdma-client connect two hosts with RDMA, over InfiniBand,
  RoCE or iWARP, let each read from or write to the other's memory with
  one-sided operations, and verify on both sides that every byte arrived.
+ .
+ rdma-pairs measures the paths between many hosts with them, and names bad
+ hosts, rails and paths. It needs Python.
 endef
 
 # The flags are Debian's; variables on the command line of make replace them.

@@ -26,19 +26,34 @@ setup() {
 installed() {
 	cat <<-END
 		755 $1/bin/rdma-client
+		755 $1/bin/rdma-pairs
 		755 $1/bin/rdma-server
 		644 $1/share/bash-completion/completions/rdma-client
+		644 $1/share/bash-completion/completions/rdma-pairs
 		644 $1/share/bash-completion/completions/rdma-server
-		755 $1/share/doc/rdma-pair/examples/pairs
 		644 $1/share/doc/rdma-pair/examples/rdma-check@.service
 		644 $1/share/doc/rdma-pair/examples/rdma-check@.timer
 		644 $1/share/doc/rdma-pair/examples/rdma-server.service
 		644 $1/share/fish/vendor_completions.d/rdma-client.fish
+		644 $1/share/fish/vendor_completions.d/rdma-pairs.fish
 		644 $1/share/fish/vendor_completions.d/rdma-server.fish
 		644 $1/share/man/man1/rdma-client.1
+		644 $1/share/man/man1/rdma-pairs.1
 		644 $1/share/man/man1/rdma-server.1
 		644 $1/share/man/man7/rdma-faq.7
 		644 $1/share/man/man7/rdma-pair.7
+		644 $1/share/rdma-pair/pairs/console.py
+		644 $1/share/rdma-pair/pairs/host.sh
+		644 $1/share/rdma-pair/pairs/options.py
+		644 $1/share/rdma-pair/pairs/paths.py
+		644 $1/share/rdma-pair/pairs/picture.py
+		644 $1/share/rdma-pair/pairs/report.py
+		644 $1/share/rdma-pair/pairs/rounds.py
+		644 $1/share/rdma-pair/pairs/run.py
+		644 $1/share/rdma-pair/pairs/status.py
+		644 $1/share/rdma-pair/pairs/streams.py
+		644 $1/share/rdma-pair/pairs/summary.py
+		644 $1/share/rdma-pair/pairs/verdict.py
 		644 $1/share/rdma-pair/rdma-pair.schema.json
 		644 $1/share/zsh/site-functions/_rdma-pair
 	END
@@ -63,6 +78,7 @@ files() {
 	for page in "$tree"/usr/local/share/man/man?/*; do
 		grep -qxF ".Os rdma-pair $(release)" "$page"
 	done
+	[ "$("$tree/with a blank/usr/my local/bin/rdma-pairs" --version)" = "rdma-pairs $(release)" ]
 	make uninstall "DESTDIR=$tree/with a blank" "PREFIX=/usr/my local"
 	[ -z "$(find "$tree/with a blank" -type f)" ]
 }
@@ -89,7 +105,7 @@ files() {
 
 @test "make uninstall removes the installed files, and nothing else" {
 	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/"man{1,7} "$tree/usr/local/share/bash-completion/completions" \
-		"$tree/usr/local/share/"{rdma-pair,doc/rdma-pair/examples,zsh/site-functions,fish/vendor_completions.d}
+		"$tree/usr/local/share/"{rdma-pair/pairs,doc/rdma-pair/examples,zsh/site-functions,fish/vendor_completions.d}
 	touch "$tree/usr/local/bin/rdma-other"
 	find "$tree" >"$BATS_TEST_TMPDIR/before"
 	make install "DESTDIR=$tree"
@@ -440,9 +456,10 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	END
 	shell="bash --noprofile --rcfile '$BATS_TEST_TMPDIR/bashrc' -i"
 	run -0 env INPUTRC=/dev/null HISTFILE= TERM=dumb script -qec "$shell" /dev/null \
-		<<<$'rdma-client --ti\t\x01printf "<%s>" \nrdma-server --one\t\x01printf "<%s>" \nexit\n'
+		<<<$'rdma-client --ti\t\x01printf "<%s>" \nrdma-server --one\t\x01printf "<%s>" \nrdma-pairs --ro\t\x01printf "<%s>" \nexit\n'
 	[[ $output == *"<rdma-client><--timeout>"* ]]
 	[[ $output == *"<rdma-server><--one-off>"* ]]
+	[[ $output == *"<rdma-pairs><--rounds>"* ]]
 }
 
 # bats test_tags=slow
@@ -455,9 +472,10 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 		bindkey -e
 	END
 	run -0 env "ZDOTDIR=$BATS_TEST_TMPDIR" TERM=dumb script -qec "zsh -d -i" /dev/null \
-		<<<$'rdma-client --ti\t\x01printf "<%s>" \nrdma-server --one\t\x01printf "<%s>" \nexit\n'
+		<<<$'rdma-client --ti\t\x01printf "<%s>" \nrdma-server --one\t\x01printf "<%s>" \nrdma-pairs --ro\t\x01printf "<%s>" \nexit\n'
 	[[ $output == *"<rdma-client><--timeout>"* ]]
 	[[ $output == *"<rdma-server><--one-off>"* ]]
+	[[ $output == *"<rdma-pairs><--rounds>"* ]]
 }
 
 # bats test_tags=slow
@@ -466,9 +484,9 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	completions=(env "HOME=$BATS_TEST_TMPDIR" "PATH=$tree/usr/local/bin:$PATH" "XDG_DATA_DIRS=$tree/usr/local/share" fish -c)
 	[ "$("${completions[@]}" 'complete -C "rdma-client --timeo"')" = $'--timeout\tlongest time without progress (default 10)' ]
 	[[ $("${completions[@]}" 'complete -C "rdma-server -"') == *$'-1\texit after the first session'* ]]
-	for program in rdma-client rdma-server; do
+	for program in rdma-client rdma-server rdma-pairs; do
 		diff <("${completions[@]}" "complete -C '$program --'" | cut -f 1) \
-			<("./$program" --help | sed -nE 's/^ +(-., )?(--[a-z-]+).*/\2/p' | LC_ALL=C sort)
+			<("$tree/usr/local/bin/$program" --help | sed -nE 's/^ +(-., )?(--[a-z-]+).*/\2/p' | LC_ALL=C sort)
 	done
 }
 

@@ -34,19 +34,19 @@ same() {
 # A page has ".It Fl p , Fl -port Ar PORT" for the line "  -p, --port PORT        listen" of --help.
 @test "the pages list exactly the options of --help, with their letters and arguments" {
 	local program
-	for program in rdma-client rdma-server; do
+	for program in rdma-client rdma-server rdma-common/pairs/rdma-pairs; do
 		same "$program --help" \
 			"$("./$program" --help | sed -En 's/^ +((-[[:alnum:]], )?--[a-z-]+( [A-Z]+)?) {2,}.*/\1/p')" \
-			"$(sed -n 's/^\.It Fl/.It -/; /^\.It -/{s/^\.It - */-/; s/ , Fl /, -/; s/ Ar / /; p}' ".man/$program.1")"
+			"$(sed -n 's/^\.It Fl/.It -/; /^\.It -/{s/^\.It - */-/; s/ , Fl /, -/; s/ Ar / /; p}' ".man/${program##*/}.1")"
 	done
 }
 
 @test "the pages list exactly the exit statuses of --help" {
 	local program
-	for program in rdma-client rdma-server; do
+	for program in rdma-client rdma-server rdma-common/pairs/rdma-pairs; do
 		same "$program --help" \
-			"$("./$program" --help | sed -n '/^Exit status/,$p' | grep -Eo '(^|  )+[0-9]  [a-z]' | grep -o '[0-9]')" \
-			"$(section 'EXIT STATUS' "$program.1" | sed -n 's/^\.It \([0-9]*\)$/\1/p')"
+			"$("./$program" --help | sed -n '/^Exit status/,$p' | grep -Eo '(^|  )+[0-9]+ +[a-z]' | grep -o '[0-9]*')" \
+			"$(section 'EXIT STATUS' "${program##*/}.1" | sed -n 's/^\.It \([0-9]*\)$/\1/p')"
 	done
 }
 
@@ -66,6 +66,19 @@ named() {
 	local of_many="connections|succeeded|slowest|fastest|source_port|queue_pair" # of several connections, which only a client has
 	same "a session" "$(named "${session[@]}" | grep -vxE "$of_many")" "$(keys_of rdma-server.1)"
 	same "a session, or --check" "$(named "${session[@]}" rdma-common/check/*.c | grep -vx port)" "$(keys_of rdma-client.1)" # only a server prints port
+}
+
+# tests/pairs-simulated.bats compares the records with the schema.
+@test "the page of rdma-pairs lists exactly the keys of its records in the schema" {
+	same "the schema" "$(/usr/bin/python3 -c 'import json, sys
+def keys(schema):
+    if isinstance(schema, dict):
+        yield from schema.get("properties", {})
+        for item in schema.values():
+            yield from keys(item)
+kinds = json.load(open(sys.argv[1]))["$defs"]
+print(*{key for kind in ("pairs", "host", "path", "verdict") for key in keys(kinds[kind])}, sep="\n")' .man/rdma-pair.schema.json)" \
+		"$(keys_of rdma-pairs.1)"
 }
 
 @test "--json prints only keys that the pages list" {

@@ -17,7 +17,7 @@ setup() {
 
 # pairs OPTION|HOST...: run rdma-pairs with simulated hosts, and the faults in $SIMULATED. Sets $status, $output and $stderr.
 pairs() {
-	run --separate-stderr "$top/rdma-common/pairs/rdma-pairs" --on "$programs/on" --timeout 2 "$@" </dev/null 3>&-
+	run --separate-stderr "$top/rdma-common/pairs/rdma-pairs" --on "$programs/on" --timeout 1 "$@" </dev/null 3>&-
 }
 
 # hosts N [SUFFIX]: print the names of N hosts.
@@ -41,7 +41,7 @@ found() {
 # The pairs of the faults meet in the four rounds: their numbers, counted from 0, have the sum 0, 5, 11 or 17, or that plus 23.
 @test "24 hosts: each fault is named, and no healthy host or path" {
 	SIMULATED="fails:h9 hangs:h12 clock:h7 slow:h5 slow:h20 once:h3-h4 path:h14-h16 noisy:h2 dies:h18 loses:h22-h3 stuck:h1-h6 text:h10-h3"
-	pairs --rounds 4 $(hosts 24)
+	pairs --timeout 2 --rounds 4 $(hosts 24)
 	[ "$status" -eq 1 ]
 	diff <(found) - <<-'END'
 		bad host h9: ssh: connect to host h9 port 22: No route to host
@@ -100,7 +100,7 @@ found() {
 	diff - <(echo "$stderr") <<-'END'
 		rdma-pairs: h1 takes no part: ssh: connect to host h1 port 22: No route to host
 		rdma-pairs: h2 takes no part: ssh: connect to host h2 port 22: No route to host
-		rdma-pairs: h3 takes no part: no answer within 12 s
+		rdma-pairs: h3 takes no part: no answer within 6 s
 		rdma-pairs: the command for h3 did not end, and was killed: check that the host still runs
 		rdma-pairs: fewer than two hosts take part: no path was measured
 	END
@@ -113,6 +113,7 @@ found() {
 
 # start_pairs OPTION|HOST...: start rdma-pairs in the background, and wait until it begins to measure. Sets $client.
 start_pairs() {
+	rm -f client.out
 	"$top/rdma-common/pairs/rdma-pairs" --on "$programs/on" --json "$@" </dev/null >client.out 2>client.err 3>&- &
 	client=$!
 	await grep -q '"kind": "path"' client.out
@@ -209,14 +210,14 @@ start_pairs() {
 		since then: median 100.5 Gbit/s, 101.2 before
 		newly bad host h5: ssh: connect to host h5 port 22: No route to host
 		newly bad host h3: 3 of 3 paths as writer became slow
-		newly bad path h1 to h2, rail 1, measured twice: failed: no progress for 2 s while connecting to h2
+		newly bad path h1 to h2, rail 1, measured twice: failed: no progress for 1 s while connecting to h2
 	END
 	run --separate-stderr "$top/rdma-common/pairs/rdma-pairs" --summarize new old
 	[ "$status" -eq 0 ]
 	diff - <(sed -n '/^since/,$p' <<<"$output" | sed 1d) <<-'END'
 		no longer bad host h5: ssh: connect to host h5 port 22: No route to host
 		no longer bad host h3: 3 of 3 paths as writer were slow
-		no longer bad path h1 to h2, rail 1, measured twice: failed: no progress for 2 s while connecting to h2
+		no longer bad path h1 to h2, rail 1, measured twice: failed: no progress for 1 s while connecting to h2
 	END
 	grep -v '"kind": "verdict"' new >"part"
 	echo 'no record' >>"part"
@@ -301,4 +302,22 @@ records() {
 	ln -s /usr/bin/true bin/gnuplot
 	PATH=$BATS_TEST_TMPDIR/bin run -125 "$top/rdma-common/pairs/rdma-pairs" --picture nowhere/a.svg h1 h2
 	[ "$output" = "rdma-pairs: cannot draw nowhere/a.svg: the folder nowhere is missing, or this user may not write there" ]
+}
+
+# shows DOCUMENT: compare the output of a run whose rates are those of the document with its block of code. The document has
+# rounded rates: 0.0001 Gbit/s more give the same median.
+shows() {
+	local shown
+	shown=$(sed -n "/^ *\$ rdma-pairs host-a host-b host-c\$/,/^\$\|^\.Ed/s/^ *//p" "$top/$1" | grep -v '^\.Ed')
+	SIMULATED=$(awk '/^host-/ { gsub(" slow", ""); row[++n] = $1; for (i = 2; i <= NF; i++) if ($i != "-") printf "%s-%s=%s\n", $1, i, $i * 1e9 + 1e5 }' <<<"$shown" |
+		sed 's/-2=/-host-a=/; s/-3=/-host-b=/; s/-4=/-host-c=/; s/^/rate:/' | paste -sd ' ')
+	pairs --duration 1 host-a host-b host-c
+	[ "$status" -eq 2 ]
+	shown=${shown#*$'\n'}
+	[[ $output == "$shown"* ]] || { diff <(echo "$shown") <(echo "$output") && return 1; }
+}
+
+@test "rdma-pairs prints the tables and lines that README and the manual page show" {
+	shows README.md
+	shows .man/rdma-pairs.1
 }

@@ -14,11 +14,10 @@ MOST_COUNTERS, MOST_RATE = 64, 1e18
 class Session:
     """The result of a session, from the JSON object of a client on another host: a rate, or the reason why there is none."""
 
-    def __init__(self, text):
-        self.rate, self.status, self.counters = 0, None, None
-        self.reason = "no result arrived" if text is None else "rdma-client printed no result"
+    def __init__(self, text=b"", reason="rdma-client printed no result"):
+        self.rate, self.status, self.counters, self.reason = 0, None, None, reason
         try:
-            session = json.loads(text or b"")
+            session = json.loads(text)
         except (ValueError, RecursionError):
             return
         if isinstance(session, dict):
@@ -49,6 +48,7 @@ class Paths:
         self.rail, self.looks, self.rate = array.array("B"), array.array("B"), array.array("d")
         self.reasons, self.numbers = [""], {"": 0}
         self.again = {}  # the results of the second look
+        self.first_median = None
 
     def __len__(self):
         return len(self.client)
@@ -75,8 +75,16 @@ class Paths:
         """Keep the result of the second look until merge()."""
         self.again[client, server, rail] = rate, reason
 
+    def median(self):
+        """Return the median of the rates, or 0 if all paths failed. The second look does not move it."""
+        if self.first_median is None:
+            rates = sorted(rate for rate, error in zip(self.rate, self.error) if not error)
+            return (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2 if rates else 0
+        return self.first_median
+
     def merge(self):
         """Let the better result of each path count."""
+        self.first_median = self.median() or None
         for path, key in enumerate(zip(self.client, self.server, self.rail)) if self.again else ():
             if key in self.again:
                 rate, reason = self.again[key]

@@ -12,8 +12,8 @@ def gbits(rate):
 
 
 def word(bad, failed):
-    """Return the word for a number of bad paths of which some failed."""
-    return "failed" if failed == bad else "slow or failed" if failed else "slow"
+    """Return the word for bad paths, of which `failed` failed."""
+    return "failing" if failed == bad else "slow or failing" if failed else "slow"
 
 
 def lines(verdict, names):

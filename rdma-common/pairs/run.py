@@ -115,7 +115,7 @@ class Run:
 
     def skip(self, host, numbers, _):
         """A host was late, and has skipped a round."""
-        self.late[host] = self.late.get(host, 0) + 1
+        self.late[host, numbers[0]] = f"{self.hosts[host].name} skipped the round, because it was {numbers[1] / 1000:.1f} s late"
 
     def done(self, host, _, __):
         """A host has finished its rounds."""
@@ -177,7 +177,7 @@ class Run:
     def start(self):
         """Start the shells and the servers."""
         options = self.options
-        life = (self.rounds + rounds.AGAIN) * self.slot + 4 * self.limit
+        life = (self.rounds + 2 * rounds.AGAIN) * self.slot + 6 * self.limit
         shell = ["timeout", str(life), "sh", "-s"]
         self.streams.allow(1 if options.slurm else len(self.hosts))
         self.console.record("pairs", hosts=[dataclasses.asdict(host) for host in self.hosts], rounds=self.rounds,
@@ -223,16 +223,16 @@ class Run:
                                  f"{'ahead of' if wrong > 0 else 'behind'} this machine's: corrected for this run")
         self.send(*(f"correct {self.hosts[host].name} {-wrong}" for host, wrong in self.wrong.items() if wrong))
 
-    def measure(self, first, count, steps):
-        """Run `count` rounds from `first` on. They begin when each host has surely read the line."""
+    def measure(self, first, count, steps, slot):
+        """Run `count` rounds of `slot` seconds from `first` on. They begin when each host has surely read the line."""
         begin = milliseconds() + 1000 + 2 * self.slowest
         self.pending = set(self.ports) - set(self.absent)
-        self.send(f"begin {begin} {self.slot * 1000} {first} {first + count - 1} {steps}")
-        end = begin + count * self.slot * 1000
+        self.send(f"begin {begin} {slot * 1000} {first} {first + count - 1} {steps}")
+        end = begin + count * slot * 1000
 
         def progress():
             left = max(end - milliseconds(), 0) / 1000
-            number = min(max(count - math.ceil(left / self.slot) + 1, 1), count)
+            number = min(max(count - math.ceil(left / slot) + 1, 1), count)
             what = "round" if steps else "second look, round"
             self.console.progress(f"{what} {number} of {count}, {self.tally.failed} failed, {self.tally.slow()} slow, "
                                   f"{duration(left)} left")
@@ -247,15 +247,16 @@ class Run:
             server = self.partner(host, number)
             for rail in range(1, self.rails + 1) if server in self.ports else ():
                 if not self.was_seen(host, number, rail):
-                    self.keep(host, server, number, rail, Session(None))
+                    reason = self.late.get((host, number), "no result arrived")
+                    self.keep(host, server, number, rail, Session(reason=reason))
 
     def look_again(self):
-        """Measure the pairs of hosts again that have a bad path."""
+        """Measure the pairs of hosts again that have a bad path. They get twice the time: one may only have been late."""
         verdict = self.verdict()
         self.again = rounds.second_look(verdict.bad_pairs(), self.rounds)
         if self.again:
             self.send(*(f"pair {number} {one} {other}" for (number, one), other in self.again.items() if one < other))
-            self.measure(self.rounds, max(number for number, _ in self.again) - self.rounds + 1, 0)
+            self.measure(self.rounds, max(number for number, _ in self.again) - self.rounds + 1, 0, 2 * self.slot)
             self.paths.merge()
 
     def verdict(self):
@@ -269,7 +270,7 @@ class Run:
         try:
             self.start()
             self.plan()
-            self.measure(0, self.rounds, self.rounds)
+            self.measure(0, self.rounds, self.rounds, self.slot)
             self.look_again()
             verdict = self.verdict()
         finally:

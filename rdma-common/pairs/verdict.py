@@ -86,8 +86,7 @@ class Verdict(Explanation):
     """The verdict about all paths of `count` hosts. A `min_rate` of 0 means that the median decides."""
 
     def __init__(self, paths, count, rails, min_rate, absent):
-        rates = sorted(rate for rate, error in zip(paths.rate, paths.error) if not error)
-        self.median = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2 if rates else 0
+        self.median = paths.median()
         # The path between two hosts cannot be compared with others.
         self.is_compared = len({*paths.client, *paths.server}) > 2 or min_rate > 0
         self.absent, self.count, self.rails = absent, count, rails

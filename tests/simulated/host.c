@@ -22,6 +22,7 @@
  * rail:RAIL     sessions between addresses of this rail do
  * path:A-B      the sessions from host A to host B do
  * once:A-B      only the first of these sessions does
+ * rate:A-B=RATE the sessions from host A to host B have this rate in bit/s
  * loses:A-B     the sessions from host A to host B time out
  * stuck:A-B     the client of such a session hangs
  * text:A-B      the client prints a text that is no JSON object
@@ -178,6 +179,20 @@ static double share_of(const char *from, const char *to, const char *rail)
 	return 1;
 }
 
+/* Return the rate of a session in bit/s. */
+static double rate_of(const char *from, const char *to, const char *rail)
+{
+	const char *faults = getenv("SIMULATED"), *found;
+	char word[3 * NAME_SIZE];
+	int variety = from[strlen(from) - 1] + to[strlen(to) - 1];
+
+	snprintf(word, sizeof(word), "rate:%s-%s=", from, to);
+	found = faults ? strstr(faults, word) : NULL;
+	if (found)
+		return atof(found + strlen(word));
+	return 100e9 * share_of(from, to, rail) * (1 + 0.005 * (variety % 10));
+}
+
 static void print_success(double rate)
 {
 	printf("{ \"kind\": \"session\", \"schema\": 1, \"version\": \"1.0.0\", \"time\": "
@@ -236,8 +251,7 @@ static int run_client(int count, char **arguments, const char *from)
 		print_failure(to, timeout);
 		return 5;
 	}
-	print_success(100e9 * share_of(from, to, rail ? rail : "1") *
-		      (1 + 0.05 * ((from[strlen(from) - 1] + to[strlen(to) - 1]) % 10) / 10));
+	print_success(rate_of(from, to, rail ? rail : "1"));
 	if (has_fault("dies:%s", to))
 		end_server(to);
 	return 0;
