@@ -79,3 +79,75 @@ undisturbed() {
 	all_pairs host-nowhere host-neither
 	[ "$status" -eq 125 ]
 }
+
+# Start munge and Slurm on hosts a and b. The first argument is the name of the host's folder for state.
+# shellcheck disable=SC2016 # expanded on the host
+slurm='set -e
+	mkdir -p /run/slurm "$1" /run/munge
+	cp munge.key "$1/munge.key"
+	chown -R root:root "$1" /run/munge
+	chmod 400 "$1/munge.key"
+	munged --force --key-file="$1/munge.key" --socket=/run/munge/munge.socket.2 --log-file="$1/munge.log" --pid-file="$1/munged.pid" \
+		--seed-file="$1/munge.seed"
+	export SLURM_CONF=$PWD/slurm.conf
+	[ "$(hostname)" != host-a ] || slurmctld
+	slurmd'
+
+# shellcheck disable=SC2016 # expanded on the host
+start_slurm() {
+	local host
+	cd "$LAB/share" || return
+	head -c 1024 /dev/urandom >munge.key
+	echo 'CgroupPlugin=cgroup/v1' >cgroup.conf
+	cat >slurm.conf <<-END
+		ClusterName=lab
+		SlurmctldHost=host-a(192.0.2.1)
+		SlurmUser=root
+		AuthType=auth/munge
+		StateSaveLocation=/run/w/slurm
+		SlurmdSpoolDir=/run/w/slurmd
+		SlurmctldPidFile=/run/w/slurmctld.pid
+		SlurmdPidFile=/run/w/slurmd.pid
+		SlurmctldLogFile=/run/w/slurmctld.log
+		SlurmdLogFile=/run/w/slurmd.log
+		ProctrackType=proctrack/linuxproc
+		TaskPlugin=task/none
+		JobAcctGatherType=jobacct_gather/none
+		AccountingStorageType=accounting_storage/none
+		MpiDefault=none
+		ReturnToService=2
+		SelectType=select/linear
+		PropagateResourceLimits=NONE
+		NodeName=host-a NodeAddr=192.0.2.1 CPUs=1 RealMemory=100
+		NodeName=host-b NodeAddr=192.0.2.2 CPUs=1 RealMemory=100
+		PartitionName=lab Nodes=host-a,host-b Default=YES MaxTime=INFINITE State=UP
+	END
+	for host in a b; do
+		lab run "$host" sh -c "$slurm" - /run/w
+	done
+	await lab run a sh -c '[ "$(SLURM_CONF=$PWD/slurm.conf sinfo --noheader --states=idle --format=%D)" = 2 ]'
+}
+
+show_logs() {
+	local host
+	for host in a b; do lab run "$host" sh -c 'tail -n 15 /run/w/*.log'; done
+}
+
+# all_nodes: the command that runs rdma-pairs in an allocation of Slurm of both nodes.
+all_nodes=(env "SLURM_CONF=${LAB:-}/share/slurm.conf" salloc --nodes=2 "$top/rdma-common/pairs/rdma-pairs" --json --timeout 15 --duration 4 --size 8K)
+
+@test "rdma-pairs measures the nodes of an allocation of Slurm; no server survives the run, or the shell of its host" {
+	repair=show_logs
+	start_slurm
+	run lab run a sh -c '"$@" >records' - "${all_nodes[@]}"
+	[ "$status" -eq 0 ]
+	[ "$(paths 1 '.status == 0')" = "$(printf '%s\n' 'host-a host-b' 'host-b host-a')" ]
+	expect_json <records
+	for host in a b; do
+		lab run "$host" sh -c '! pgrep rdma-server'
+	done
+	start client a "${all_nodes[@]}" --duration 60
+	await lab run b pgrep rdma-client
+	lab run b pkill -KILL -f '^sh -s$'
+	await lab run b sh -c '! pgrep "^rdma-[cs]"'
+}
