@@ -192,7 +192,8 @@ demo: ## run the pair on two emulated hosts, in both modes, and compare the resu
 
 bench: ## compare with perftest and rping; data goes to build/bench/; TRANSPORT=rxe PAIRS=3 for less
 	tests/setup build lab bench
-	$(MAKE) --no-print-directory all build/peer
+	$(MAKE) --no-print-directory all build/peer $(SIMULATED)
+	tests/simulated/measure 300 --rounds 8 --duration 7
 	tests/bench
 
 lab: ## open a shell on each of two emulated hosts, in one window; TRANSPORT=siw CAPTURE=wire.pcap
@@ -247,7 +248,7 @@ lint: ## run compilers with warnings, the formatter, static checkers, and the ch
 		$(filter -I%,$(HEADER_FLAGS)) --suppress=missingIncludeSystem $(SOURCES) $(LESSON_FILES)
 	tests/documents lessons
 	shellcheck $(SCRIPTS)
-	flake8 --max-line-length 130 --max-complexity 10 rdma-common/pairs/rdma-pairs $(filter %.py,$(PAIRS_MODULES))
+	flake8 --max-line-length 130 --max-complexity 10 tests/simulated/measure rdma-common/pairs/rdma-pairs $(filter %.py,$(PAIRS_MODULES))
 	$(MAKE) --no-print-directory all
 	tests/layers
 

@@ -182,6 +182,33 @@ start_pairs() {
 	END
 }
 
+@test "a line that a host may not send is ignored" {
+	python3 -B - "$top/rdma-common/pairs" <<-'END'
+		import sys
+		sys.path.insert(0, sys.argv[1])
+		from console import Console
+		from options import hosts_of, parse
+		from run import Run
+		from streams import Stream
+		options = parse(["--rounds", "3", "h1", "h2", "h3", "h4"])
+		run, stream = Run(options, hosts_of(options), Console(False)), Stream(["true"], {"h1"})
+		deep = b"[" * 60000
+		for line in (b"", b"\t", b"hello", b"hello h2\t{}", b"hello h1\t[]", b'hello h1\t{"port": true}', b'hello h1\t{"port": 65536}',
+		             b"hello h1\t" + deep, b"late h1", b"late h1 9 5", b"late h1 0 x", b"result h1 0", b"result h1 3 1\t{}",
+		             b"result h1 0 2\t{}", b"result h1 -1 1\t{}", b"result h2 0 1\t{}", b"result h1 x 1\t{}", b"result \xff 0 1\t{}"):
+		    run.handle(stream, line)
+		assert (run.ports, run.late, run.absent, len(run.paths)) == ({}, {}, {}, 0)
+		for text in (deep, b"[]", b"{}", b'{"status": true}', b'{"status": 0, "bits_per_second": NaN}', b'{"status": 0, "bits_per_second": 1e400}',
+		             b'{"status": 0, "bits_per_second": -1}', b'{"status": 5, "error": "\\ud800\\u001b[2J"}'):
+		    run.seen = bytearray(len(run.seen))
+		    run.handle(stream, b"result h1 0 1\t" + text)
+		assert len(run.paths) == 8 and all(run.paths.error), run.paths.error
+		assert all(reason.isprintable() for reason in run.paths.reasons), run.paths.reasons
+		run.handle(stream, b"clock h1 " + b"9" * 400)
+		assert f"{run.wrong[0] / 1000:.1f}"
+	END
+}
+
 @test "the progress is one line on a terminal" {
 	script -qec "$top/rdma-common/pairs/rdma-pairs --on $programs/on --duration 1 h1 h2 h3" terminal </dev/null >/dev/null 3>&-
 	grep -aE $'\rround 2 of 3, 0 failed, 0 slow, [0-9]+ s left\033\\[K' terminal

@@ -22,6 +22,8 @@ TICK = 0.5
 START_TIMEOUTS = 6
 # Seconds for which the hosts may end after a signal, before their commands are killed.
 HURRY = 2
+# The maximum length of a number in a line from a host: milliseconds have 13 digits.
+MOST_DIGITS = 15
 # Seconds of a round besides --duration, for the start and the end of a session.
 SPARE = 1
 # A clock is reported as wrong from this number of seconds on. Smaller differences are corrected, too.
@@ -83,8 +85,8 @@ class Run:
         name = words[0].decode(errors="replace") if words else ""
         if kind in self.handlers and name in stream.names:
             try:
-                self.handlers[kind](self.numbers[name], [int(word) for word in words[1:]], text)
-            except (ValueError, IndexError):
+                self.handlers[kind](self.numbers[name], [int(word[:MOST_DIGITS]) for word in words[1:]], text)
+            except (ValueError, IndexError, AttributeError, RecursionError):
                 pass
         elif line.strip():
             stream.last = plain(line)
@@ -92,7 +94,7 @@ class Run:
     def hello(self, host, _, text):
         """The server on a host listens."""
         port = json.loads(text).get("port")
-        if host not in self.absent and isinstance(port, int) and 0 < port < 65536:
+        if host not in self.absent and type(port) is int and 0 < port < 65536:
             self.ports[host] = port
             self.pending.discard(host)
 
@@ -115,7 +117,10 @@ class Run:
 
     def skip(self, host, numbers, _):
         """A host was late, and has skipped a round."""
-        self.late[host, numbers[0]] = f"{self.hosts[host].name} skipped the round, because it was {numbers[1] / 1000:.1f} s late"
+        number, milliseconds_late = numbers
+        if self.partner(host, number) is not None:
+            self.late[host, number] = (f"{self.hosts[host].name} skipped the round, because it was "
+                                       f"{milliseconds_late / 1000:.1f} s late")
 
     def done(self, host, _, __):
         """A host has finished its rounds."""
@@ -157,7 +162,7 @@ class Run:
         end = time.monotonic() + seconds
         while self.pending and (left := end - time.monotonic()) > 0:
             self.streams.receive(min(left, TICK), self.handle)
-            for stream in [stream for stream in self.streams.all if stream.names and stream.has_ended()]:
+            for stream in self.streams.ended():
                 self.end_of(stream)
             self.console.flush()
             if self.signal:

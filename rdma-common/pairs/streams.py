@@ -36,8 +36,8 @@ class Stream:
             os.set_blocking(pipe.fileno(), False)
 
     def has_ended(self):
-        """Return true if no line can come any more. A program that the command leaves behind may keep a pipe open."""
-        return self.process.stdout.closed and (self.process.stderr.closed or self.process.poll() is not None)
+        """Return true if no message can come any more. A program that the command leaves behind may keep the pipe open."""
+        return self.process.stderr.closed or self.process.poll() is not None
 
     def lines(self, data):
         """Return the complete lines that end in these bytes."""
@@ -58,7 +58,7 @@ class Streams:
 
     def __init__(self):
         self.selector = selectors.DefaultSelector()
-        self.all = []
+        self.all, self.closing = [], []
 
     def allow(self, count):
         """Raise the limit of open files, so that `count` commands can run: each has three pipes."""
@@ -94,6 +94,12 @@ class Streams:
             if not key.fileobj.closed:
                 react(stream, handle)
 
+    def ended(self):
+        """Return the streams that have ended since the last call."""
+        ended = [stream for stream in self.closing if stream.has_ended()]
+        self.closing = [stream for stream in self.closing if stream not in ended] if ended else self.closing
+        return ended
+
     def close(self, pipe):
         """Close a pipe."""
         if not pipe.closed:
@@ -124,6 +130,7 @@ class Streams:
         data = stream.process.stdout.read(MOST_BYTES)
         if data == b"":
             self.close(stream.process.stdout)
+            self.closing.append(stream)
         for line in stream.lines(data) if data else []:
             handle(stream, line)
 
