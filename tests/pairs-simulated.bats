@@ -209,6 +209,25 @@ start_pairs() {
 	END
 }
 
+@test "the paths to two dead hosts of four make no other host bad, and a bad rail makes no host bad" {
+	python3 -B - "$top/rdma-common/pairs" <<-'END'
+		import sys
+		sys.path.insert(0, sys.argv[1])
+		from paths import Paths
+		from verdict import Verdict
+		def findings(rails, is_bad):
+		    paths = Paths()
+		    for client, server, rail in ((c, s, r + 1) for c in range(4) for s in range(4) for r in range(rails) if c != s):
+		        paths.add(client, server, rail, *((0, "failed") if is_bad(client, server, rail) else (1e9, "")))
+		    verdict = Verdict(paths, 4, rails, 0, {})
+		    return [(found.host, found.rail) for found in verdict.findings], len(verdict.single)
+		dead = findings(1, lambda client, server, rail: client > 1 or server > 1)
+		assert dead == ([(2, None), (3, None), (2, None), (3, None)], 0), dead
+		rail = findings(2, lambda client, server, rail: rail == 2 or client + server == 1)
+		assert rail == ([(None, 2)], 2), rail
+	END
+}
+
 @test "the progress is one line on a terminal" {
 	script -qec "$top/rdma-common/pairs/rdma-pairs --on $programs/on --duration 1 h1 h2 h3" terminal </dev/null >/dev/null 3>&-
 	grep -aE $'\rround 2 of 3, 0 failed, 0 slow, [0-9]+ s left\033\\[K' terminal
