@@ -96,8 +96,7 @@ static void describe_port(const struct devices *devices, struct ibv_context *ver
 			    ethernet && port->active_mtu < port->max_mtu
 				    ? ": larger packets are faster"
 				    : "");
-	if (ethernet && port->state == IBV_PORT_ACTIVE &&
-	    host_port_lacks_gids(verbs->device->ibdev_path, number))
+	if (ethernet && host_port_lacks_gids(verbs->device->ibdev_path, number))
 		strbuf_addf(found, ", no GID: RoCE is off");
 }
 
@@ -113,7 +112,8 @@ static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_
 	devices->any_reliable |= reliable;
 	devices->any_active |= active;
 	devices->any_usable |= reliable && active && reached;
-	if (reached || !guid_is_zero(device_folder(verbs->device).text))
+	/* efa has no node GUID */
+	if (reached || !reliable || !guid_is_zero(device_folder(verbs->device).text))
 		return;
 	devices->unfound = verbs;
 	strbuf_addf(&devices->findings->advice, "%s", guid_describe(verbs).text);

@@ -322,12 +322,13 @@ static int take_ports(struct nl_msg *device, void *ports)
 	return NL_OK;
 }
 
-/* Return the port of the route's interface, or NULL. */
+/* Return the port of the route's interface, or without a route any, or NULL. */
 static const struct port *find_port(const struct evidence *evidence, const struct ports *ports)
 {
 	for (const struct port *port = ports->list; port < ports->list + ports->count; port++) {
 		if (*port->interface &&
-		    evidence_is(evidence, FACT_route_interface, port->interface))
+		    (!is_known(evidence, FACT_route_interface) ||
+		     evidence_is(evidence, FACT_route_interface, port->interface)))
 			return port;
 	}
 	return NULL;
@@ -408,7 +409,7 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 		/* a value that rdma_cm has determined stays */
 		if (!is_known(evidence, FACT_transport))
 			evidence_set(evidence, FACT_transport, host_transport(folder, port));
-		if (host_port_rate(folder, port) > 0 && host_port_lacks_gids(folder, port))
+		if (host_port_lacks_gids(folder, port))
 			evidence_set(evidence, FACT_gids, "none");
 	}
 	globfree(&all);
@@ -655,8 +656,11 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 	examine_ports(evidence, &ports);
 	evidence_set(evidence, FACT_route_driver,
 		     name_of_link(evidence->facts[FACT_route_interface], "device/driver").text);
-	if (!find_source(evidence, view) && (!opened || of_route))
-		examine_files(evidence, opened ? of_route->device : NULL);
+	if (!opened)
+		examine_files(evidence, NULL);
+	else if (!find_source(evidence, view) && of_route &&
+		 is_known(evidence, FACT_route_interface))
+		examine_files(evidence, of_route->device);
 	dump_all(evidence, RTM_GETLINK, sizeof(struct ifinfomsg), examine_link);
 	dump_all(evidence, RTM_GETNEIGH, sizeof(struct ndmsg), examine_neighbour);
 	evidence_find_limit(evidence, "");

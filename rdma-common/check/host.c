@@ -401,14 +401,13 @@ static void examine_gids(struct host *host)
 
 bool host_port_lacks_gids(const char *device, unsigned int port)
 {
-	for (unsigned int i = 0;; i++) {
-		struct sysfs_line gid = sysfs_read_line(PORT "gids/%u", device, port, i);
+	struct sysfs_line state = sysfs_read_line(PORT "state", device, port), gid;
+	unsigned int index = 0;
 
-		if (!gid.text[0])
-			return i > 0;
-		if (gid.text[strspn(gid.text, "0:")])
-			return false;
-	}
+	do /* an empty line is the end of the table, which may have no entry */
+		gid = sysfs_read_line(PORT "gids/%u", device, port, index++);
+	while (gid.text[0] && !gid.text[strspn(gid.text, "0:")]);
+	return strtoul(state.text, NULL, 10) == IBV_PORT_ACTIVE && !gid.text[0];
 }
 
 const struct host_address *host_find_address(const struct host_view *view,

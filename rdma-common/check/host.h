@@ -71,7 +71,7 @@ double host_port_rate(const char *device, unsigned int port);
 const char *host_gid_note(const uint8_t gid[16], bool version_2);
 
 /*
- * Return true if all GIDs of a port are empty. An active port of RoCE has at least a link-local
+ * Return true if a port is active and has no GID. Such a port of RoCE has at least a link-local
  * GID, unless RoCE is off.
  */
 bool host_port_lacks_gids(const char *device, unsigned int port);

@@ -577,6 +577,10 @@ TEST(port_without_gids_is_recognized)
 				: "ports/1/gids/3=" EMPTY);
 	}
 	assert_true(host_port_lacks_gids(DEVICES "mlx5_0", 1));
+	change("-ports/1/gids/0"); /* a table of length 0 */
+	assert_true(host_port_lacks_gids(DEVICES "mlx5_0", 1));
+	change("ports/1/state=1: DOWN");
+	assert_false(host_port_lacks_gids(DEVICES "mlx5_0", 1));
 	assert_false(host_port_lacks_gids(DEVICES "mlx5_0", 2));
 }
 

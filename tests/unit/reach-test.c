@@ -99,6 +99,8 @@ static const struct row rows[] = {
 	{ "address=192.0.2.1 kernel_device=rdma0 usable=no reliable=yes link=down error=ENETUNREACH route=ENETUNREACH",
 	  "L16" },
 	{ "kernel_device=rdma0 drivers=some usable=no reliable=yes link=up", "L17" },
+	{ "transport=roce software=no device=mlx5_0 gids=none usable=no reliable=yes link=up",
+	  "L12" },
 	{ "kernel_device=efa_0 drivers=some usable=no reliable=no link=up", "L17" },
 	/* the causes why no address leads to the port come first */
 	{ "kernel_device=none drivers=none usable=no reliable=no link=down", "L1" },
