@@ -115,12 +115,16 @@ enum kind {
 	VERSION, /* no field: print the version at once */
 };
 
-/* The programs that have an option, and CHECK if --check accepts it. Bits of a set. */
+/*
+ * The programs that have an option, CHECK if --check accepts it, and ZERO if --check also accepts 0
+ * as its number. Bits of a set.
+ */
 enum {
 	CLIENT = 1 << 0,
 	SERVER = 1 << 1,
 	BOTH = CLIENT | SERVER,
 	CHECK = 1 << 2,
+	ZERO = 1 << 3,
 };
 
 /* An option, or a heading. --help lists the rows in their order. */
@@ -133,7 +137,6 @@ struct row {
 	const char *help;
 	const char *standard; /* the default value; NULL: none */
 	uint64_t least, most;
-	bool zero; /* the client's --check also accepts 0 */
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -156,7 +159,7 @@ static const struct row rows[] = {
 { TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store the incoming payload in FILE; '-': stdout" },
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
-{ TIME,    BOTH | CHECK,     0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 1, .most = 1000000, .zero = true },
+{ TIME,    BOTH | CHECK | ZERO, 0, "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 1, .most = 1000000 },
 { NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
 { RATE,    BOTH | CHECK,     0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
 { FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "poll for completions instead of sleeping" },
@@ -305,11 +308,11 @@ bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t
 /* Parse a number within the option's limits into its field; for PORT, store the text. */
 static enum parsed take_number(const struct row *row, const char *argument, void *field)
 {
-	const char *zero = row->zero ? ", or 0 with the client's --check" : "";
+	const char *zero = row->programs & ZERO ? ", or 0 with the client's --check" : "";
 	uint64_t number;
 
 	if (!parse_amount(row->kind, argument, &number) ||
-	    (number < row->least && !(row->zero && number == 0)) || number > row->most)
+	    (number < row->least && !(row->programs & ZERO && number == 0)) || number > row->most)
 		return usage_error("--%s takes %s from %" PRIu64 " to %" PRIu64 "%s, not '%s'",
 				   row->name, number_words[row->kind], row->least, row->most, zero,
 				   argument);

@@ -173,7 +173,7 @@ static uint64_t lockable(const struct region_owner *owner)
 /* Return one ring's share of the memory that is left; `locked` may still be locked. */
 static uint64_t share_of_many(const struct region_account *account, uint64_t locked)
 {
-	uint64_t reserve = SESSIONS_TO_COME * SESSION_LEAST * page_size();
+	uint64_t reserve = page_size() * SESSION_LEAST * SESSIONS_TO_COME;
 	uint64_t memory =
 		subtract(memory_left(account), reserve + SESSIONS_TO_COME * SESSION_MEMORY);
 
