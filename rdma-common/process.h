@@ -34,9 +34,12 @@ struct process {
 	char failure[CAUSE_SIZE]; /* reason of a failure outside of a session, or empty */
 	int signal_number;        /* the first ending signal. 0 before it arrives. */
 	struct rdma_event_channel *event_channel;
-	bool memory_short; /* rdma_get_cm_event(3) has failed for want of memory since its success
-			    */
-	int channel_error; /* errno with which the event channel has failed; 0: it works */
+	/*
+	 * The latest call of rdma_get_cm_event(3) has failed because memory was short. Then its
+	 * warning was printed.
+	 */
+	bool memory_short;
+	int channel_error; /* errno of the failed event channel. 0 means that it works. */
 	struct ibv_context **devices; /* the devices at the start, opened by librdmacm */
 	/* completion queues of reserve_siw_offset(), or NULL */
 	struct ibv_cq *reserved[MAX_RESERVED];

@@ -99,7 +99,7 @@ struct shared {
 	int wake;                  /* eventfd(2): notifications are waiting */
 	struct cm_failure establishment;
 	int setup_error;   /* errno of a failed setup call; 0: none failed */
-	int channel_error; /* errno of the failed event channel; 0: it works */
+	int channel_error; /* errno of the failed event channel */
 	struct device_event device_event;
 };
 
