@@ -581,7 +581,8 @@ static enum status run_client(struct program *program)
 	enum status status;
 
 	/* resolve names before program_open(): until then a signal ends the program at once */
-	status = resolve_name(&program->process, false, options->address, options->port, &addresses);
+	status =
+		resolve_name(&program->process, false, options->address, options->port, &addresses);
 	if (status == STATUS_SUCCESS && options->bind)
 		status = resolve_name(&program->process, true, options->bind, NULL, &sources);
 	client.sources = sources;

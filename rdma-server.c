@@ -197,7 +197,7 @@ static struct strbuf describe_ports(uint64_t port, int error)
 }
 
 /* Describe that no address leads to an RDMA device. The file of a device may be missing. */
-static struct strbuf describe_unusable(int error)
+static struct strbuf describe_no_device(int error)
 {
 	struct closed_file file = closed_file_find(NULL);
 	struct strbuf text = { 0 };
@@ -246,7 +246,7 @@ static enum status explain_listening(struct server *server, const struct addrinf
 		strbuf_addf(&reason, "%s; %s", strerror(error),
 			    own_interface_advice(incomplete).text);
 	} else if (is_unusable(error)) {
-		reason = describe_unusable(error);
+		reason = describe_no_device(error);
 	} else {
 		strbuf_addf(&reason, "%s", strerror(error));
 	}

@@ -149,11 +149,11 @@ bool no_port_is_free(int error)
 }
 
 /* An address that belongs to no single host, or only to this one. */
-struct kind {
+struct address_kind {
 	bool loopback, wildcard, multicast;
 };
 
-static struct kind kind_of(const struct sockaddr *address)
+static struct address_kind kind_of(const struct sockaddr *address)
 {
 	const struct sockaddr_in *ipv4 = (const void *)address;
 	const struct in6_addr *ipv6 =
@@ -161,17 +161,17 @@ static struct kind kind_of(const struct sockaddr *address)
 	in_addr_t number = ntohl(ipv4->sin_addr.s_addr);
 
 	if (address->sa_family == AF_INET6)
-		return (struct kind){ .loopback = IN6_IS_ADDR_LOOPBACK(ipv6),
-				      .wildcard = IN6_IS_ADDR_UNSPECIFIED(ipv6),
-				      .multicast = IN6_IS_ADDR_MULTICAST(ipv6) };
-	return (struct kind){ .loopback = number >> 24 == IN_LOOPBACKNET,
-			      .wildcard = number == INADDR_ANY,
-			      .multicast = IN_MULTICAST(number) };
+		return (struct address_kind){ .loopback = IN6_IS_ADDR_LOOPBACK(ipv6),
+					      .wildcard = IN6_IS_ADDR_UNSPECIFIED(ipv6),
+					      .multicast = IN6_IS_ADDR_MULTICAST(ipv6) };
+	return (struct address_kind){ .loopback = number >> 24 == IN_LOOPBACKNET,
+				      .wildcard = number == INADDR_ANY,
+				      .multicast = IN_MULTICAST(number) };
 }
 
 const char *kind_advice(const struct sockaddr *address)
 {
-	struct kind kind = kind_of(address);
+	struct address_kind kind = kind_of(address);
 
 	if (kind.wildcard)
 		return "give an address of the server's host, not the wildcard address";
