@@ -228,6 +228,25 @@ start_pairs() {
 	END
 }
 
+@test "a path takes at most 100 bytes of memory" {
+	python3 -B - "$top/rdma-common/pairs" <<-'END'
+		import resource, sys
+		sys.path.insert(0, sys.argv[1])
+		from paths import Paths
+		from verdict import Verdict
+		def peak():
+		    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+		before, paths = peak(), Paths()
+		for client in range(600):
+		    for server in range(600):
+		        if client != server:
+		            paths.add(client, server, 1, 1e11 + server, "")
+		paths.merge()
+		assert Verdict(paths, 600, 1, 0, {}).status() == 0
+		assert 0 < (peak() - before) / len(paths) <= 100, (peak() - before) / len(paths)
+	END
+}
+
 @test "the progress is one line on a terminal" {
 	script -qec "$top/rdma-common/pairs/rdma-pairs --on $programs/on --duration 1 h1 h2 h3" terminal </dev/null >/dev/null 3>&-
 	grep -aE $'\rround 2 of 3, 0 failed, 0 slow, [0-9]+ s left\033\\[K' terminal
