@@ -35,9 +35,10 @@ all_pairs() {
 	expect_json <records
 }
 
-# paths LOOK FILTER: print "client server" of each matching path in the records of a look.
+# paths FILTER: print "client server" of each path with a matching record. On a busy machine a host may skip a round, so that its path
+# succeeds in the second look.
 paths() {
-	jq -r "select(.kind == \"path\" and .look == $1 and ($2)) | \"\(.client) \(.server)\"" records | sort
+	jq -r "select(.kind == \"path\" and ($1)) | \"\(.client) \(.server)\"" records | sort -u
 }
 
 undisturbed() {
@@ -49,10 +50,9 @@ undisturbed() {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root netem rate 2mbit limit 10000
 	all_pairs host-a host-b host-c host-d
-	[ "$status" -eq 2 ]
-	[ "$(paths 1 true | wc -l)" -eq 12 ]
-	[ -z "$(paths 1 '.status != 0')" ]
-	[ "$(paths 2 '.client == "host-d" and .bits_per_second < 2e6')" = "$(printf 'host-d host-%s\n' a b c)" ]
+	[ "$status" -eq 2 ] # no path failed
+	[ "$(paths '.status == 0' | wc -l)" -eq 12 ]
+	[ "$(paths '.look == 2 and .client == "host-d"')" = "$(printf 'host-d host-%s\n' a b c)" ]
 	grep -E '^bad host host-d: 3 of 3 paths as writer ' <<<"$output"
 	grep -Ex 'host-d( +0.00[0-9]* slow){3} +-' <<<"$output"
 }
@@ -64,7 +64,7 @@ undisturbed() {
 	lab run d tc qdisc replace dev eth0 parent 1: bfifo limit 1514
 	all_pairs host-a host-b host-d
 	[ "$status" -eq 1 ]
-	[ "$(paths 1 '.status != 0')" = "$(printf 'host-d host-%s\n' a b)" ]
+	[ "$(paths '.status == 0')" = "$(printf 'host-%s\n' 'a host-b' 'a host-d' 'b host-a' 'b host-d')" ]
 	grep -x 'bad host host-d: 2 of 2 paths as writer are failing' <<<"$output"
 }
 
@@ -72,7 +72,7 @@ undisturbed() {
 	all_pairs host-a host-b host-nowhere
 	[ "$status" -eq 1 ]
 	grep -E '^bad host host-nowhere: ssh: Could not resolve hostname host-nowhere' <<<"$output"
-	[ "$(paths 1 '.status == 0')" = "$(printf '%s\n' 'host-a host-b' 'host-b host-a')" ]
+	[ "$(paths '.status == 0')" = "$(printf '%s\n' 'host-a host-b' 'host-b host-a')" ]
 	for host in a b; do
 		await lab run "$host" sh -c '! pgrep rdma-server'
 	done
@@ -141,7 +141,7 @@ all_nodes=(env "SLURM_CONF=${LAB:-}/share/slurm.conf" salloc --nodes=2 "$top/rdm
 	start_slurm
 	run lab run a sh -c '"$@" >records' - "${all_nodes[@]}"
 	[ "$status" -eq 0 ]
-	[ "$(paths 1 '.status == 0')" = "$(printf '%s\n' 'host-a host-b' 'host-b host-a')" ]
+	[ "$(paths '.status == 0')" = "$(printf '%s\n' 'host-a host-b' 'host-b host-a')" ]
 	expect_json <records
 	for host in a b; do
 		lab run "$host" sh -c '! pgrep rdma-server'
