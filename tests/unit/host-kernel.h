@@ -644,7 +644,7 @@ int nl_recvmsgs_default(struct nl_sock *socket)
 /* The datagram that was sent last, and the answers of the other host: "refused", "silent", ... */
 static struct {
 	const char *roce, *other; /* for port 4791, and for another port */
-	const char *from;         /* the host that answers; NULL: the one that is asked */
+	const char *from;         /* the host that answers, or NULL: the host of the address */
 	const char *answer;
 	int descriptor;
 	struct sockaddr_in6 target;
@@ -687,6 +687,8 @@ ssize_t sendto(int descriptor, const void *bytes, size_t size, int flags,
 	memcpy(&udp.target, address.__sockaddr__, address_size);
 	/* struct sockaddr_in has the port at the same place */
 	udp.answer = udp.target.sin6_port == htons(4791) ? udp.roce : udp.other;
+	if (!udp.answer)
+		udp.answer = "silent"; /* without a real wait */
 	if (!udp.send_error)
 		return (ssize_t)size;
 	errno = EPERM;
