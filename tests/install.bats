@@ -69,7 +69,7 @@ files() {
 	find "$1" -type f -printf '%m /%P\n' | LC_ALL=C sort -k 2
 }
 
-	for character in '&' '|' '%' "\\" '"' "'" '`' '$$'; do
+@test "make install puts programs, manual pages and completion below DESTDIR and PREFIX, even with blanks in these" {
 	make install "DESTDIR=$tree"
 	diff <(installed /usr/local) <(files "$tree")
 	DESTDIR="$tree/with a blank" make install "PREFIX=/usr/my local"
@@ -85,7 +85,7 @@ files() {
 
 @test "make install refuses a PREFIX that would change in the example units, and installs nothing" {
 	local character
-	for character in '&' '|' '%' '\' '"' "'" '`' '$$'; do
+	for character in '&' '|' '%' "\\" '"' "'" '`' '$$'; do
 		run -2 --separate-stderr make install "DESTDIR=$tree" "PREFIX=/usr/x${character}y"
 		[[ $stderr == *"PREFIX '/usr/x${character/'$$'/$}y' has the character ${character/'$$'/$}, which"*"choose another PREFIX"* ]]
 	done
