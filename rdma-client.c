@@ -32,7 +32,7 @@ struct client {
 	struct program *program;
 	const struct options *options; /* options of each session */
 	const struct addrinfo *address;
-	const struct addrinfo *sources; /* addresses of --bind; NULL: any address */
+	const struct addrinfo *sources; /* addresses of --bind. NULL means any address. */
 	enum status status;   /* STATUS_LOCAL_FAILURE if a connection could not be created */
 	unsigned int retries; /* number of stale connections that may still be replaced */
 	bool settled;      /* try no other address: a connection was established, an rdma-server has

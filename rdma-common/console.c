@@ -158,7 +158,7 @@ static bool is_same_file(int one, int other)
 }
 
 /*
- * Add an outlet and start its thread. `notices` is the descriptor for a warning; -1: none. Return 0
+ * Add an outlet and start its thread. `notices` is the descriptor for a warning, or -1. Return 0
  * or an errno value.
  */
 static int start_outlet(struct console *console, int descriptor, int notices)

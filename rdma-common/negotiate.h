@@ -35,10 +35,10 @@
 
 /* Limits of one connection: those of the device and, after the negotiation, of the peer. */
 struct limits {
-	const char *transport;    /* from transport_name(); NULL: not queried yet */
+	const char *transport;    /* from transport_name(). NULL if not queried yet. */
 	bool iwarp;               /* the transport is iWARP */
 	uint32_t maximum_message; /* maximum bytes of a message, as the port allows */
-	enum ibv_mtu mtu;         /* MTU of the port; 0: the driver does not report it */
+	enum ibv_mtu mtu;         /* MTU of the port. 0 if the driver does not report it. */
 	bool applies_lock_limit;  /* the driver may apply RLIMIT_MEMLOCK to root as well (siw) */
 	uint64_t request_size;    /* maximum bytes of one work request of the operation */
 	unsigned int depth;       /* maximum number of outstanding work requests of the operation */
@@ -163,10 +163,10 @@ unsigned int source_port(struct rdma_cm_id *id);
 /* Return "source port N", or that the port is not known (0). */
 struct strbuf source_port_describe(unsigned int port);
 
-/* Convert an MTU of verbs to bytes; 0: not a valid MTU. */
+/* Convert an MTU of verbs to bytes. An invalid MTU becomes 0. */
 unsigned int mtu_bytes(enum ibv_mtu mtu);
 
-/* Return the MTU of a connection's path in bytes; 0: unknown, as over iWARP. */
+/* Return the MTU of a connection's path in bytes, or 0 if it is unknown, as over iWARP. */
 unsigned int path_mtu(const struct rdma_cm_id *id);
 
 /*

@@ -135,7 +135,7 @@ struct row {
 	const char *name, *argument;
 	size_t field; /* offset in struct options */
 	const char *help;
-	const char *standard; /* the default value; NULL: none */
+	const char *standard; /* the default value, or NULL */
 	uint64_t least, most;
 };
 

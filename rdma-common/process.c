@@ -524,7 +524,7 @@ void change_ending_signals(int how)
 	pthread_sigmask(how, &signals, NULL);
 }
 
-/* The first ending signal during rdma_connect(3); 0: none. Static, because a handler uses it. */
+/* The first ending signal during rdma_connect(3), or 0. Static, because a handler uses it. */
 static volatile sig_atomic_t interruption;
 
 /*

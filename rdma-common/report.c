@@ -18,7 +18,7 @@ static struct speed speed_of(const struct session *session)
 				 transfer_has_operated(&session->transfer));
 }
 
-/* Return the name of the device; NULL: unknown. */
+/* Return the name of the device, or NULL. */
 static const char *known_device(const struct connection *connection)
 {
 	return connection->setup.terms.limits.transport ? connection->setup.device.text : NULL;
@@ -266,8 +266,8 @@ void report_path(const struct connection *connection)
 struct sum {
 	unsigned int succeeded;
 	uint64_t bytes; /* bytes of the operations, also of failed sessions */
-	double seconds; /* time from the first start to the last completion; 0: not measured */
-	/* among the sessions that succeeded or were too slow; NULL: none */
+	double seconds; /* time from the first start to the last completion. 0 if not measured. */
+	/* among the sessions that succeeded or were too slow, or NULL */
 	const struct connection *slowest, *fastest;
 };
 

@@ -83,7 +83,7 @@ struct setup {
 	struct region incoming_ring;
 	struct terms terms;
 	struct device_name device; /* at the start of the session */
-	int tos;                   /* type of service in use; -1: unknown */
+	int tos;                   /* type of service in use. -1 if unknown. */
 	struct payload payload;    /* the outgoing payload */
 	struct counters before;    /* counters of the port at the start, if they are needed */
 	struct failure failure;    /* why the connection failed before its thread started */
@@ -98,7 +98,7 @@ struct shared {
 	atomic_uint notifications; /* enum notification, or-ed */
 	int wake;                  /* eventfd(2): notifications are waiting */
 	struct cm_failure establishment;
-	int setup_error;   /* errno of a failed setup call; 0: none failed */
+	int setup_error;   /* errno of a failed setup call, or 0 */
 	int channel_error; /* errno of the failed event channel */
 	struct device_event device_event;
 };
@@ -118,11 +118,11 @@ struct clocks {
 	 */
 	int64_t quiet_until;
 	int64_t deadline;  /* when the session's current wait expires */
-	int64_t wire_time; /* time of the latest completion that may extend the deadline; 0: none */
+	int64_t wire_time; /* time of the latest completion that may extend the deadline, or 0 */
 	int64_t keepalive_time;     /* when to send a keepalive, unless the wait restarts before */
 	int64_t keepalive_interval; /* current interval between keepalives */
-	int64_t source_end;         /* when a timed outgoing stream ends; INT64_MAX: never */
-	int64_t operation_end;      /* when this side's timed operation ends; INT64_MAX: never */
+	int64_t source_end;         /* when a timed outgoing stream ends, or INT64_MAX */
+	int64_t operation_end;      /* when this side's timed operation ends, or INT64_MAX */
 	int64_t next_progress;      /* when progress may be shown next */
 };
 
@@ -145,7 +145,7 @@ struct session {
 	struct message peer_region;      /* the peer's MSG_MR */
 	uint64_t peer_digest;            /* from the peer's MSG_DONE */
 	struct message peer_verdict;     /* the peer's MSG_VERDICT; its figures are not verified */
-	int64_t verdict_time; /* when the peer's MSG_VERDICT arrived, in nanoseconds; 0: not yet */
+	int64_t verdict_time; /* when the peer's MSG_VERDICT arrived, in nanoseconds. 0 before. */
 	struct outgoing outgoing;
 	struct incoming incoming;
 	struct clocks clocks;
@@ -160,7 +160,7 @@ struct session {
 	unsigned int helpers_left;          /* number of stuck helpers when the thread ended */
 	unsigned int turns;                 /* with --busy-poll: number of turns without a wait */
 	struct pollfd ready[4]; /* the completion channel, the eventfd, then busy helpers */
-	struct batch *batch;    /* work requests of the operation; NULL: it has not begun */
+	struct batch *batch;    /* work requests of the operation. NULL before it begins. */
 };
 
 /* ---- Events ---- */

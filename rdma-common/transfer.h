@@ -61,7 +61,7 @@
 struct stream_plan {
 	bool present;    /* false: no payload in this direction (one way), other fields invalid */
 	uint64_t length; /* bytes of one pass; LENGTH_UNKNOWN: only one pass is possible */
-	uint64_t passes; /* number of passes; 0: until the time is over */
+	uint64_t passes; /* number of passes. 0 means until the time is over. */
 	uint64_t ring;   /* bytes of this side's ring, at least 1 */
 };
 
@@ -89,7 +89,7 @@ struct transfer_plan {
 /* One stream, as known during the transfer. */
 struct transfer_stream {
 	struct stream_plan plan;
-	uint64_t advertised_size; /* bytes of the advertised ring; 0: not known yet */
+	uint64_t advertised_size; /* bytes of the advertised ring. 0 if not known yet. */
 	uint64_t length;          /* bytes of all passes; LENGTH_UNKNOWN until the end is known */
 	bool agreed; /* the length was known from the beginning; else the source reports its end */
 	uint64_t quarter;                 /* progress in bytes that is reported at once */
@@ -138,7 +138,7 @@ struct transfer_operation {
 							     TRANSFER_SIGNALS */
 	uint64_t signals_posted, signals_completed;
 	uint64_t size;      /* maximum bytes of a request */
-	uint64_t depth;     /* maximum number of outstanding requests; 0: unknown so far */
+	uint64_t depth;     /* maximum number of outstanding requests. 0 if not known yet. */
 	uint64_t interval;  /* maximum number of requests per completion */
 	uint64_t in_flight; /* maximum bytes of outstanding requests, unless one request has more */
 	bool grows;         /* `in_flight` may double, which allows longer or more requests */
@@ -176,7 +176,8 @@ struct transfer_run {
 	uint64_t local;  /* offset of the first request in this side's ring */
 	uint64_t remote; /* offset of the first request in the advertised ring */
 	uint64_t size;   /* bytes of each request */
-	uint64_t stride; /* distance between requests in both rings; 0: all move the same bytes */
+	uint64_t
+		stride; /* distance between requests in both rings. 0 if all move the same bytes. */
 	unsigned int count;
 	bool signaled; /* the last request asks for a completion, which covers all before it */
 	bool more;     /* another run may be posted now */

@@ -24,10 +24,10 @@ struct path {
 	struct addrinfo *addresses, *untried; /* list of the host's addresses; its untried part */
 	struct addrinfo *address;             /* the address tried last */
 	struct flow flow;                     /* a connection to `address` */
-	struct addrinfo *sources;             /* addresses of --bind; NULL: not given */
+	struct addrinfo *sources;             /* addresses of --bind, or NULL */
 	/* Valid if a route leads to `address`: */
 	char gid[INET6_ADDRSTRLEN]; /* GID of the other host; empty over iWARP */
-	unsigned int mtu;           /* RDMA payload bytes of a packet; 0: not known */
+	unsigned int mtu;           /* RDMA payload bytes of a packet. 0 if not known. */
 	bool iwarp, infiniband;     /* neither: RoCE */
 	bool roce_v1;               /* RoCE version 1, which has no IP header */
 	/* rate of the port's link in bit/s; 0: not known, or a software device */

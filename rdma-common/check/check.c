@@ -285,7 +285,7 @@ static void print_ready(const struct check *check)
 			     own ? "this host" : check->options->address, check->options->address);
 }
 
-/* Return the reason for the status, from a message or a finding; NULL: success. */
+/* Return the reason for the status, from a message or a finding. Return NULL for success. */
 static const char *cause_of(const struct check *check, enum status status)
 {
 	if (status == STATUS_SUCCESS)

@@ -33,7 +33,7 @@ static int decode_rule(const struct nlattr *table, uint8_t selector, unsigned in
 }
 
 /*
- * Return the priority of RoCE packets with this DSCP; -1: none. If no rule names it, the rules for
+ * Return the priority of RoCE packets with this DSCP, or -1. If no rule names it, the rules for
  * RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
  */
 static int decode_priority(const struct nlattr *table, unsigned int dscp)
@@ -102,7 +102,7 @@ static int read_ecn(const char *interface)
 	return known ? (int)priorities : -1;
 }
 
-/* Append the priorities (bits) for which a feature is on; -1: not known. */
+/* Append the priorities (bits) for which a feature is on. -1 means not known. */
 static void describe(const char *name, int priorities, struct strbuf *buf)
 {
 	const char *known = priorities ? "on for priority" : "off";

@@ -34,11 +34,12 @@ bool congestion_describe(const char *interface, unsigned int tos, struct strbuf 
 /* Append what to set so that packets with this type of service are not dropped. */
 void congestion_advise(const char *interface, unsigned int tos, struct strbuf *advice);
 
-/* The state of an interface. `pfc` and `ecn` have a bit for each priority; -1: not known. */
+/* The state of an interface. `pfc` and `ecn` have a bit for each priority. They are -1 if not
+ * known. */
 struct congestion {
 	unsigned int dscp; /* DSCP of the packets: type of service without its two ECN bits */
 	int pfc;           /* priorities with PFC */
-	int priority;      /* the priority of the DSCP, 0 to 7; -1: none */
+	int priority;      /* the priority of the DSCP, 0 to 7, or -1 */
 	int ecn;           /* priorities with ECN */
 };
 

@@ -17,9 +17,9 @@
 struct devices {
 	struct findings *findings;
 	struct host_view view; /* this host's devices and their addresses */
-	int error;             /* errno value of listing the devices; 0: success */
-	int view_error;        /* errno value of finding the addresses; 0: success */
-	int memory_error;      /* errno value of registering memory for a session; 0: success */
+	int error;             /* errno value of listing the devices, or 0 */
+	int view_error;        /* errno value of finding the addresses, or 0 */
+	int memory_error;      /* errno value of registering memory for a session, or 0 */
 	bool any_usable, any_reliable, any_active; /* a port can be used, is reliable, active */
 	bool any_broken;                           /* a device or port cannot be queried */
 	struct ibv_context *unfound; /* a device that librdmacm does not find, or NULL */

@@ -122,7 +122,7 @@ static const char *text_of(const struct nlattr *text, const char *other)
 	return text ? nla_get_string(text) : other;
 }
 
-/* Return an address of 4 or 16 bytes as text, in `text`; empty: it has another size. */
+/* Return an address of 4 or 16 bytes as text, in `text`. Another size gives an empty text. */
 static const char *address_of(const struct nlattr *raw, char text[INET6_ADDRSTRLEN])
 {
 	int size = raw ? nla_len(raw) : 0;
@@ -695,7 +695,7 @@ static int open_udp(const struct flow *flow)
 	return -1;
 }
 
-/* Return what an ICMP message says about the port; NULL: nothing. */
+/* Return what an ICMP message says about the port, or NULL. */
 static const char *icmp_answer(const struct sock_extended_err *error)
 {
 	bool ipv6 = error->ee_origin == SO_EE_ORIGIN_ICMP6;
@@ -712,7 +712,7 @@ static const char *icmp_answer(const struct sock_extended_err *error)
 }
 
 /*
- * Return the answer of an ICMP message that has arrived; NULL: none. Set FACT_udp_from to the first
+ * Return the answer of an ICMP message that has arrived, or NULL. Set FACT_udp_from to the first
  * sender.
  */
 static const char *take_icmp(struct evidence *evidence, int descriptor)

@@ -420,7 +420,7 @@ const struct host_address *host_find_address(const struct host_view *view,
 	return NULL;
 }
 
-/* Return the context of a device; NULL: it cannot be opened. */
+/* Return the context of a device, or NULL if it cannot be opened. */
 static struct ibv_context *find_device(const struct host_view *view, const char *name)
 {
 	for (size_t i = 0; i < view->device_count; i++) {

@@ -39,7 +39,7 @@ struct host_view {
 	size_t device_count, address_count;
 };
 
-/* Return the first address that leads to a port of a device; NULL: none does. */
+/* Return the first address that leads to a port of a device, or NULL. */
 const struct host_address *host_find_address(const struct host_view *view,
 					     const struct ibv_context *verbs, unsigned int port);
 

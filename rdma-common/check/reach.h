@@ -34,7 +34,7 @@ struct rule {
 /* Return rule number `index` of the table, NULL after the last one. */
 const struct rule *reach_rule(size_t index);
 
-/* Return the first rule that holds; NULL: none does. */
+/* Return the first rule that holds, or NULL. */
 const struct rule *reach_classify(const struct evidence *evidence);
 
 /*

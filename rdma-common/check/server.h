@@ -34,7 +34,7 @@ struct outcome {
 	bool connected;
 	struct hello hello; /* the server's hello; version 0: none that is valid */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
-	unsigned int port; /* source port (source_port()); 0: unknown */
+	unsigned int port; /* source port (source_port()). 0 if unknown. */
 	/* the operation of this side, or of the server, completed */
 	bool operation_completed, peer_operation_completed;
 	/* this side, or the server, verified what it received */
@@ -61,8 +61,8 @@ struct probe {
 	void *argument;
 	struct options session; /* options of the next session */
 	int64_t start;          /* earliest start of the next session (now_milliseconds()) */
-	int64_t stop_time;      /* time to interrupt that session; INT64_MAX: never */
-	int64_t begun;          /* start of the first session (now_milliseconds()); 0: none */
+	int64_t stop_time;      /* time to interrupt that session, or INT64_MAX */
+	int64_t begun;          /* start of the first session (now_milliseconds()), or 0 */
 	bool connected;         /* a session was established */
 	int64_t measuring;      /* planned milliseconds of all rate measurements so far */
 	const char *step;       /* step of the next session's finding */
@@ -78,7 +78,7 @@ struct probe {
 	uint64_t size; /* latest size: bytes in each direction */
 	enum direction_result to_server, to_client; /* results of this size */
 	int64_t exchange;  /* shortest duration of a session that transferred a size, in ns */
-	uint64_t verified; /* the largest size that was verified in both directions; 0: none */
+	uint64_t verified; /* the largest size that was verified in both directions, or 0 */
 	bool all_verified; /* every size is verified in both directions */
 	struct counters before, after; /* of this host's port, over all sessions */
 	/* approximate packets of all sessions, with SESSION_PACKETS in each */
