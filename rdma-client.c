@@ -52,7 +52,7 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 		return usage_error("--bind and --tos apply to a path: give --check an ADDRESS");
 	if (options->check && count < 2 &&
 	    (options->minimum_rate > 0 || options->connections > 1 ||
-	     OPTION_GIVEN(options, duration_seconds)))
+	     (OPTION_GIVEN(options, duration_seconds) && options->duration_seconds > 0)))
 		return usage_error("--duration, --min-rate and --connections need a server: give "
 				   "--check ADDRESS and PORT");
 	if (options->check && options->minimum_rate > 0 && options->duration_seconds == 0)

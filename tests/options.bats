@@ -34,7 +34,7 @@ usage_error() {
 	usage_error '--check takes no argument, ADDRESS, or ADDRESS and PORT' rdma-client --check read 192.0.2.1 1
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --tos 0
-	for option in "--min-rate 1G" "--connections 2" "--duration 1" "--duration 0"; do
+	for option in "--min-rate 1G" "--connections 2" "--duration 1"; do
 		# shellcheck disable=SC2086 # two words
 		for words in "" 192.0.2.1; do
 			usage_error '--duration, --min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check $option $words

@@ -461,6 +461,41 @@ TEST(error_has_its_name_or_its_number)
 	}
 }
 
+/* Return true if some errno value has the name in `text`, of `length` bytes. */
+static bool is_error_name(const char *text, size_t length)
+{
+	for (int error = 1; error < 134; error++) {
+		struct evidence evidence = { 0 };
+		const char *name = evidence.facts[FACT_error];
+
+		evidence_set_error(&evidence, FACT_error, error);
+		if (strlen(name) == length && !strncmp(name, text, length))
+			return true;
+	}
+	return false;
+}
+
+TEST(each_error_in_a_condition_has_a_name)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; reach_rule(i); i++) {
+		const char *word = reach_rule(i)->condition;
+
+		for (; *word; word++) {
+			size_t length = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+			if (length < 4)
+				continue;
+			if (!is_error_name(word, length))
+				fail_msg("no error has the name in '%s'", word);
+			found++;
+			word += length - 1;
+		}
+	}
+	assert_true(found > 3);
+}
+
 /*
  * A text has '?' for a fact that is not known: only the rows of L3 to L6 have too few facts. No
  * placeholder {name} remains.
