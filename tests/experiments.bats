@@ -116,7 +116,8 @@ link_is_back() {
 # bats test_tags=slow
 @test "02-send 1: a SEND without a receive is repeated over RoCE, and ends the connection over iWARP" {
 	alarm=10 pair 02-send '/^\tpost_receive\(\); \/\* before/d; s/^\tcheck\(rdma_accept.*/&\n\tsleep(1);\n\tpost_receive();/' ''
-	if [ "$LAB_TRANSPORT" = siw ]; then
+	# soft-iWARP may overlook the message until the receive is posted (rdma-common.c, send_keepalive())
+	if [ "$LAB_TRANSPORT" = siw ] && [[ $said != *"pong 3" ]]; then
 		says "$said" "Work Request Flushed Error"
 		[ "$server_status" -ne 0 ]
 	else

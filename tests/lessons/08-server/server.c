@@ -180,8 +180,8 @@ static bool exchange(struct connection *c)
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int ret = 0;
 
-	for (int i = MSG_MR; i <= MSG_DONE; i++) /* step 6 */
-		ret |= rdma_post_recv(c->id, &c->received[i], &peer[i], sizeof(*own), c->local_mr);
+	for (int i = MSG_MR; i <= MSG_DONE && !ret; i++) /* step 6 */
+		ret = rdma_post_recv(c->id, &c->received[i], &peer[i], sizeof(*own), c->local_mr);
 	own->address = htole64((uintptr_t)c->incoming); /* step 7 */
 	own->length = htole64(SIZE);
 	own->rkey = htole32(c->incoming_mr->rkey);
