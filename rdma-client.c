@@ -251,27 +251,29 @@ static void connect_failed(struct connection *connection, int error)
 			advice = "; name the network interface of the link-local address, as in "
 				 "fe80::1%eth0";
 		break;
-	case ENODEV:
-	case EMFILE:
-	case ENFILE:
-		break;
 	case ECONNREFUSED:
 	case ECONNRESET:
 		status = STATUS_REFUSED;
 		advice = "; check that rdma-server runs on that host and listens on that port";
 		break;
-	default:
+	case ENETDOWN:
+	case ENETUNREACH:
+	case EHOSTDOWN:
+	case EHOSTUNREACH:
 		status = STATUS_REFUSED;
 		advice = "; check that the host is up, and that routes and firewalls let the "
 			 "packets pass";
+		break;
+	default:
+		break;
 	}
 	connection_fail(connection, status, "cannot connect: %s%s", strerror(error), advice);
 }
 
 /*
- * Return the time limit, in seconds, of rdma_connect(3), which blocks over iWARP; 0: no time is
- * left. Each call may take --timeout; the calls of --connections, one after another, must also end
- * within --timeout after the deadline for resolving.
+ * Return the time limit, in seconds, of rdma_connect(3), which blocks over iWARP. 0 means that
+ * no time is left. Each call may take --timeout. The calls of --connections, one after another,
+ * must also end within --timeout after the deadline for resolving.
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
@@ -415,8 +417,8 @@ static void handle_client_event(struct client *client, const struct cm_event *ev
 /* ---- Sessions, one or several at once ---- */
 
 /*
- * Return the earliest deadline of a session without a thread; INT64_MAX: every open session has a
- * thread; -1: all are over.
+ * Return the earliest deadline of a session without a thread. INT64_MAX means that every open
+ * session has a thread, -1 that all are over.
  */
 static int64_t next_deadline(const struct program *program)
 {
@@ -624,7 +626,7 @@ static void run_check_sessions(struct probe *probe, void *argument)
 	struct connection *connection;
 
 	wait_until(program, probe->start);
-	if (program->process.signal_number)
+	if (program->process.signal_number || program->process.channel_error)
 		return;
 	run_sessions(&client);
 	probe->reached |= client.settled;

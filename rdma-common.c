@@ -29,8 +29,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -220,7 +218,7 @@ static unsigned int make_batch(struct session *session, bool *more)
 }
 
 /*
- * Post the first `count` work requests of the list, which carry `bytes`; report rejected ones to
+ * Post the first `count` requests of the batch, `bytes` in all. Report rejected requests to
  * `transfer`. Return 0 or an errno value.
  */
 static int post_batch(struct session *session, unsigned int count, uint64_t bytes)

@@ -196,7 +196,7 @@ static struct strbuf describe_ports(uint64_t port, int error)
 	return text;
 }
 
-/* Describe that no address leads to an RDMA device. The file of a device may be missing. */
+/* Describe that no address can be used. After ENODEV, the file of a device may be missing. */
 static struct strbuf describe_no_device(int error)
 {
 	struct closed_file file = closed_file_find(NULL);
@@ -206,7 +206,7 @@ static struct strbuf describe_no_device(int error)
 		    "%s; give --bind an address of a network interface that has an RDMA device "
 		    "('rdma link')",
 		    strerror(error));
-	if (file.error)
+	if (error == ENODEV && file.error)
 		strbuf_addf(&text, "; cannot open %s of %s: %s", file.path, file.owner,
 			    strerror(file.error));
 	return text;

@@ -160,7 +160,8 @@ static enum status create_channels(struct connection *connection, struct failure
 	setup->channel = ibv_create_comp_channel(verbs);
 	if (!setup->channel)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "ibv_create_comp_channel failed: %s", strerror(errno));
+				   "ibv_create_comp_channel failed: %s",
+				   descriptor_error(errno).text);
 	if (make_nonblocking(setup->channel->fd) ||
 	    process_watch_device(&setup->program->process, verbs))
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
@@ -474,7 +475,7 @@ enum status connection_fail(struct connection *connection, enum status status, c
 
 /*
  * Pass the notification to the connection's thread, also before it starts if the connection is
- * established. Any other notification ends a connection that has no thread.
+ * established. Any other notification but NOTIFY_BROKEN ends a connection that has no thread.
  */
 static void connection_notify(struct connection *connection, enum notification notification)
 {

@@ -21,17 +21,17 @@
 struct connection {
 	struct setup setup;
 	struct shared shared;
-	struct session *session; /* NULL: connection_negotiate() was not called */
+	struct session *session; /* from connection_negotiate(). NULL before, or without memory. */
 	pthread_t thread;
 	bool running; /* the thread was started and is not joined yet */
 	bool ended;   /* the thread was joined: `session` has the result */
 
 	/* Before the thread starts: */
-	int64_t deadline;   /* when the current wait expires, in milliseconds */
-	bool resolved;      /* client: address and route are resolved */
-	int connect_status; /* client: status of a rejection, or negative errno of rdma_connect(3)
-			     */
-	bool rejected;      /* client: the server rejected the connection */
+	int64_t deadline; /* when the current wait expires, in milliseconds */
+	bool resolved;    /* client: address and route are resolved */
+	/* Client: status of a rejection, or negative errno of rdma_connect(3). */
+	int connect_status;
+	bool rejected;               /* client: the server rejected the connection */
 	struct peer_hello rejection; /* valid if `rejected` */
 	enum refusal setup_refusal;  /* server: reason to send to the client if the setup fails */
 

@@ -242,8 +242,8 @@ const char *refusal_describe(enum refusal refusal);
 
 /*
  * Agree with the hello of a connect request (server) or its acceptance (client): fill in the terms,
- * and reduce the limits to those of the peer. A server must not refuse the hello
- * (hello_refusal()).
+ * and reduce the limits to those of the peer. In a server, call this only if
+ * hello_refusal() returns REFUSAL_NONE.
  */
 enum status negotiate(struct terms *terms, const struct peer_hello *peer,
 		      const struct cm_event *event, struct failure *failure);

@@ -140,7 +140,7 @@ bool parse_operation(const char *word, enum operation *operation);
 /* Return true for digits alone, which getaddrinfo(3) takes for an IPv4 address. */
 bool is_decimal(const char *text);
 
-/* Return true if the word, which is no operation, may be a port or an address. */
+/* Return true if the word has a digit or a colon, as a port or an address has. */
 bool looks_like_endpoint(const char *word);
 
 /* Return true if `text` is a decimal number from `minimum` to `maximum`; store it in `*number`. */

@@ -194,7 +194,7 @@ const char *descriptor_advice(int error)
 
 struct strbuf descriptor_error(int error)
 {
-	const char *advice = descriptor_advice(error);
+	const char *advice = error == EMFILE ? descriptor_advice(error) : NULL;
 	struct strbuf text = { 0 };
 
 	strbuf_addf(&text, "%s%s%s", strerror(error), advice ? "; " : "", advice ? advice : "");
@@ -236,15 +236,13 @@ struct closed_file closed_file_find(const char *device)
 }
 
 /* Return what to change if librdmacm failed with `error`, or found no device that it may open. */
-static const char *device_advice(int error)
+static const char *device_advice(int error, const struct closed_file *closed)
 {
 	const char *advice = descriptor_advice(error);
-	struct closed_file closed = closed_file_find(NULL);
 	glob_t devices;
 	bool present = !glob("/sys/class/infiniband/*", 0, NULL, &devices);
 
 	globfree(&devices);
-
 	if (advice)
 		return advice;
 	if (access("/dev/infiniband", X_OK))
@@ -253,10 +251,10 @@ static const char *device_advice(int error)
 		       "container the files of that folder ('--device'); without an adapter, create "
 		       "a software device ('modprobe rdma_rxe', 'rdma link add rdma0 type rxe netdev "
 		       "eth0')";
-	if (closed.error && !strcmp(closed.owner, CONNECTION_MANAGER))
+	if (closed->error && !strcmp(closed->owner, CONNECTION_MANAGER))
 		return "/dev/infiniband/rdma_cm does not exist, or this user may not open it: load "
 		       "the module rdma_ucm, and check the file's mode";
-	return missing_device_advice(present, !closed.error, netlink_rdma_is_exclusive());
+	return missing_device_advice(present, !closed->error, netlink_rdma_is_exclusive());
 }
 
 /* Report, with advice, that librdmacm failed with errno, or found no device (ENODEV). */
@@ -272,7 +270,7 @@ static enum status explain_missing_rdma(struct process *process, const char *att
 			    strerror(file.error));
 	return process_fail(process, is_local ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED,
 			    "%s: %s; %s%s", attempted, strerror(error), closed.text,
-			    device_advice(error));
+			    device_advice(error, &file));
 }
 
 /* Open every device, to receive its events. */

@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "memory.h"
+#include "negotiate.h"
 
 /*
  * Time for stuck helpers to remove incomplete outputs when the program ends. A helper that is
@@ -73,8 +74,8 @@ int program_end(struct program *program, enum status status)
 	enum status output;
 
 	await_helpers(program);
-	if (program->regions.stuck_helpers >
-	    0) /* leave the file or pipe open: a stuck helper may read it */
+	/* leave the file or pipe open: a stuck helper may read it */
+	if (program->regions.stuck_helpers > 0)
 		program->payload.descriptor = -1;
 	payload_free(&program->payload);
 	output = flush_output(&program->log, &program->process);

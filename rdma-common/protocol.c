@@ -279,8 +279,9 @@ static void fail_payload(struct step *step, struct result reason)
 		begin_closing(step, reason);
 }
 
-/* End the verification, which must have begun. Its result is `check`, unless this side gave up. */
-static void conclude_verification(struct step *step, struct result check)
+/* End the verification, which must have begun. Its result is `verdict`, unless this side gave up.
+ */
+static void conclude_verification(struct step *step, struct result verdict)
 {
 	struct protocol *protocol = &step->protocol;
 
@@ -290,7 +291,7 @@ static void conclude_verification(struct step *step, struct result check)
 	}
 	protocol->local = LOCAL_VERIFIED;
 	if (!protocol->gave_up)
-		protocol->own_verdict = check;
+		protocol->own_verdict = verdict;
 }
 
 /*

@@ -75,8 +75,8 @@ struct protocol {
 			      that yet */
 	bool lingers;      /* the peer has left; disconnecting waits for MSG_DONE to complete */
 	unsigned int post_cause; /* the cause of the refused post */
-	struct result
-		own_verdict; /* this side's verdict on the incoming payload, or why it gave up */
+	/* This side's verdict on the incoming payload, or why it gave up. */
+	struct result own_verdict;
 	struct result peer_verdict; /* the peer's verdict, once received */
 	struct result result;       /* why the session closes; final in PHASE_FINISHED */
 };

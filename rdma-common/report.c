@@ -108,12 +108,18 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 	json_object_object_add(object, "latency_us", inner);
 }
 
+/* Return true if only the client operates. terms.one_way is false until connection_prepare(). */
+static bool is_one_way(const struct setup *setup)
+{
+	return setup->options.one_way || setup->terms.one_way;
+}
+
 /* Return true if the peer sends a payload in this session. */
 static bool expects_payload(const struct setup *setup)
 {
 	const struct options *options = &setup->options;
 
-	return sends_payload(other_role(options->role), options->operation, setup->terms.one_way);
+	return sends_payload(other_role(options->role), options->operation, is_one_way(setup));
 }
 
 static void add_incoming(struct json_object *object, const struct connection *connection)
@@ -166,7 +172,7 @@ static void add_session_options(struct json_object *object, const struct connect
 	json_add_known(object, "size", options->pattern_size);
 	json_add_known(object, "iters", operation_passes(options));
 	json_add_known(object, "duration", options->duration_seconds);
-	json_add_flag(object, "one_way", connection->setup.terms.one_way);
+	json_add_flag(object, "one_way", is_one_way(&connection->setup));
 	json_add_flag(object, "check", options->check);
 	json_add_known(object, "min_rate", options->minimum_rate);
 	json_add_known(object, "timeout", options->timeout_seconds);

@@ -9,7 +9,7 @@
  * A direction is a stream of bytes from a source to a sink. A position counts bytes from the
  * beginning of the stream; byte x is at offset x modulo the ring's length in both rings (but see
  * local_span). The advertised ring is the region of MSG_MR. The operating side moves the stream
- * between its own ring and the announced one.
+ * between its own ring and the advertised one.
  *
  *   WRITE  source -fill-> own ring -RDMA WRITE-> advertised ring -copy-> sink
  *   READ   source -fill-> advertised ring -RDMA READ-> own ring -copy-> sink
@@ -70,7 +70,7 @@ struct transfer_plan {
 	/*
 	 * A completed WRITE does not mean that the adapter has read the memory (iWARP, if the
 	 * provider sends without copying), so the source overwrites only bytes that the sink has
-	 * consumed. If its ring is shorter than the announced one, the source reports `produced`
+	 * consumed. If its ring is shorter than the advertised one, the source reports `produced`
 	 * after each 1/share of its ring, and the peer answers as soon as it has consumed these
 	 * bytes.
 	 */
@@ -176,8 +176,8 @@ struct transfer_run {
 	uint64_t local;  /* offset of the first request in this side's ring */
 	uint64_t remote; /* offset of the first request in the advertised ring */
 	uint64_t size;   /* bytes of each request */
-	uint64_t
-		stride; /* distance between requests in both rings. 0 if all move the same bytes. */
+	/* Distance between requests in both rings. It is 0 if all move the same bytes. */
+	uint64_t stride;
 	unsigned int count;
 	bool signaled; /* the last request asks for a completion, which covers all before it */
 	bool more;     /* another run may be posted now */

@@ -93,7 +93,7 @@ node_guid() {
 	client	4	fail:rdma_connect:1:111	cannot connect: Connection refused; $no_server
 	client	4	fail:rdma_connect:1:104	cannot connect: Connection reset by peer; $no_server
 	client	4	fail:rdma_connect:1:113	cannot connect: No route to host; $no_path
-	client	4	fail:rdma_connect:1:13	cannot connect: Permission denied; $no_path
+	client	1	fail:rdma_connect:1:13	cannot connect: Permission denied
 	client	5	fail:rdma_connect:1:110	no answer to the connect request
 	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection may still use the local port
 	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; check that this host has free memory, and that the program on that port is an rdma-server: early data from another program can cause this error, too

@@ -258,11 +258,6 @@ static bool is_same_group(const struct host_address *one, const struct host_addr
 	return one->verbs == other->verbs && one->interface_index == other->interface_index;
 }
 
-static bool is_local_to_link(const char *address)
-{
-	return !strncmp(address, "fe80:", 5) || !strncmp(address, "169.254.", 8);
-}
-
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found)
 {
 	const struct host_view *view = &devices->view;
@@ -275,7 +270,7 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 		for (size_t j = 0; j < view->address_count; j++) {
 			const struct host_address *other = &view->addresses[j];
 
-			if (!is_same_group(first, other) || is_local_to_link(other->address))
+			if (!is_same_group(first, other) || !strncmp(other->address, "fe80:", 5))
 				continue;
 			if (j < i)
 				break;

@@ -156,6 +156,8 @@ static int examine_link(struct nl_msg *message, void *evidence)
 		evidence_set(evidence, FACT_gid_kind, kind);
 	if (!evidence_is(evidence, FACT_route_interface, name))
 		return NL_OK;
+	if (strcmp(kind, "bond") != 0) /* a bridge has members, too */
+		evidence_set(evidence, FACT_bond_devices, "");
 	/* rdma_cm of Linux 6.1 resolves no address over another type, such as a tunnel */
 	evidence_set(evidence, FACT_route_kind,
 		     link->ifi_type == ARPHRD_ETHER        ? "ethernet"
@@ -409,7 +411,9 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 		/* a value that rdma_cm has determined stays */
 		if (!is_known(evidence, FACT_transport))
 			evidence_set(evidence, FACT_transport, host_transport(folder, port));
-		if (host_port_lacks_gids(folder, port))
+		/* a device that the route does not use is no cause */
+		if ((of_route || evidence_is(evidence, FACT_usable, "no")) &&
+		    host_port_lacks_gids(folder, port))
 			evidence_set(evidence, FACT_gids, "none");
 	}
 	globfree(&all);

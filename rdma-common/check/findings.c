@@ -2,6 +2,9 @@
 #include "findings.h"
 
 #include <limits.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -21,7 +21,7 @@
 	}
 
 #define NO_BYTE \
-	"the connection to {address} is established, but no byte arrives in one direction at least"
+	"the connection to {address} is established, but one direction at least transfers nothing"
 
 /* No row below explains a failure for which the condition holds. */
 #define NO_FURTHER(condition)                  \
@@ -31,7 +31,7 @@
 
 /* clang-format off */
 static const struct rule rules[] = {
-	/* ---- The host answers, so there are a route and an interface ---- */
+	/* ---- The host answers, so there are a route and an interface. L8 is the exception. ---- */
 	{ "B1", "transport!=iwarp request=8 port=*",
 	  "{address} answers, but no program listens on port {port} of the device that has {address}",
 	  { "rdma-server does not run on that host, or listens on another port", "it listens on an address of another device of that host (--bind)" },
@@ -75,24 +75,17 @@ static const struct rule rules[] = {
 	{ "C1", "request=silent tos!=0 plain!=silent|failed",
 	  "{address} answers packets with type of service 0, but none with {tos}",
 	  { 0 }, "see how the network treats this class (QoS, access lists), or omit --tos" },
-	{ "L8", "transport=roce software=yes gid_interface!=none gid_interface!={device_interface} gid_kind!=vlan gid_device=*",
+	{ "L8", "transport=roce software=yes request=* gid_interface!=none gid_interface!={device_interface} gid_kind!=vlan gid_device=*",
 	  "{source} is an address of {gid_interface} ({gid_kind}), which {gid_device} serves, and connections use {device} on {device_interface}: it drops packets that arrive through {gid_interface}",
 	  { 0 }, "delete {device}: 'rdma link del {device}'" },
 	{ "C16", "request=answered transport=infiniband",
 	  NO_BYTE,
-	  { 0 }, "see the path that the subnet manager has set up, its MTU, and the counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')" },
-	{ "C16", "request=answered transport=iwarp",
-	  NO_BYTE,
-	  { 0 }, "let the firewalls pass TCP between port {port} of {address} and any port of {source}" },
-	{ "C16", "request=answered roce_version=1",
-	  NO_BYTE,
-	  { 0 }, "let switches and bridges pass RoCE v1 (Ethernet type 0x8915)" },
-	{ "C16", "request=answered software=no",
-	  NO_BYTE,
-	  { 0 }, "let switches, and firewalls between the hosts, pass UDP from any port to port 4791, in every priority" },
+	  { "the path that the subnet manager has set up drops packets", "the program on port {port} is stopped or hangs" },
+	  "see the path, its MTU, and the counters of its links ('ibdiagnet', 'ibtracert', 'perfquery'), and 'ps -o stat' on {address}" },
 	{ "C16", "request=answered",
 	  NO_BYTE,
-	  { 0 }, "let the firewalls pass UDP from any port to port 4791" },
+	  { "a firewall or switch drops packets other than the connect request", "the program on port {port} is stopped or hangs" },
+	  "let firewalls and switches pass UDP from any port to port 4791 (RoCE v1: Ethernet type 0x8915, iWARP: TCP port {port}), and see 'ps -o stat' on {address}" },
 	/* ---- This host: no packet was sent, or none was answered ---- */
 	{ "L1", "kernel_device=none drivers=none mode=exclusive",
 	  "the RDMA subsystem is in exclusive mode: each device belongs to one network namespace, and none belongs to this one",
@@ -153,7 +146,11 @@ static const struct rule rules[] = {
 	{ "L8", "transport=roce software=yes gid_interface!=none gid_interface!={device_interface} gid_kind!=vlan",
 	  "{source} is an address of {gid_interface} ({gid_kind}), and Soft-RoCE {device} is on {device_interface}: it drops packets that arrive through {gid_interface}",
 	  { 0 }, "put the device on that interface: 'rdma link del {device}', 'rdma link add {device} type rxe netdev {gid_interface}'" },
-	{ "L14", "route_driver=hv_netvsc own_address=no",
+	{ "C3", "neighbour=failed",
+	  "no host on the network of {route_interface} answers for {next_hop}",
+	  { "that host is down, or its link is", "no host has this address", "that host has no route back to {source}" },
+	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
+	{ "L14", "route_driver=hv_netvsc software=no own_address=no",
 	  "the route to {address} leads over {route_interface} (hv_netvsc), the accelerated network of a virtual machine, over which nothing answers RDMA",
 	  { "that network carries no RDMA packets, and InfiniBand has an interface of its own", "no RDMA program or device is at {address}" },
 	  "see 'ip address' on both hosts, and use the address of an InfiniBand interface (ib0)" },
@@ -176,10 +173,6 @@ static const struct rule rules[] = {
 	  { "an egress filter of this host drops the packet", "a rule of 'ip rule' rejects the packet" },
 	  "see 'tc filter show dev {route_interface} egress', 'ip rule' and 'nft list ruleset' on this host" },
 	/* ---- The host is silent ---- */
-	{ "C3", "neighbour=failed",
-	  "no host on the network of {route_interface} answers for {next_hop}",
-	  { "that host is down, or its link is", "no host has this address", "that host has no route back to {source}" },
-	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 	{ "C6", ROCE_SILENT "udp_roce=prohibited software=yes",
 	  "the firewall of {udp_from} forbids UDP port 4791 of {address}",
 	  { 0 }, "see 'nft list ruleset' on {udp_from}, and open UDP port 4791" },
@@ -199,7 +192,7 @@ static const struct rule rules[] = {
 	  "UDP port 4791 of {address} does not answer, and another port is refused: the host is up, but RoCE packets vanish",
 	  { "a firewall of one of the hosts, or between them, drops UDP port 4791", "no RoCE device is on the interface of that host that receives the packets (bridge, bond, two interfaces in one subnet)", "addresses are translated on the way (NAT)" },
 	  ASK_THERE "; if both print this line, look at both firewalls" },
-	{ "C9", "transport=iwarp software=yes request=silent control=silent " UP_BY_UDP,
+	{ "C9", "transport=iwarp software=yes request=silent " UP_BY_UDP,
 	  "TCP port {port} of {address} does not answer, and a UDP port is refused: the host is up, but TCP packets vanish",
 	  { "a firewall of one of the hosts, or between them, drops TCP", "addresses are translated on the way (NAT)" },
 	  ASK_THERE },
@@ -228,7 +221,7 @@ static const struct rule rules[] = {
 	  HARDWARE_CAUSES, ASK_THERE "; see the counters of the switches" },
 	{ "C14", "software=no request=silent",
 	  "{address} answers no packet of {device}, a hardware adapter",
-	  HARDWARE_CAUSES, ASK_THERE "; see 'ip neighbour show {next_hop}' and the counters of the switches" },
+	  { "that host is down, or has no route back to {source}", "no RDMA device of this kind is on the interface that has {address}", "a switch, a firewall between the hosts, or a network without RDMA drops the packets" }, ASK_THERE "; see 'ip neighbour show {next_hop}' and the counters of the switches" },
 };
 
 /* Statements about this host, for a user of the other host; all that hold form one finding. */
