@@ -30,6 +30,7 @@ load fake
 	5	unused:0	> Not ready: $unknown; next: run 'rdma-client --check 192.0.2.2' on 192.0.2.1
 	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on 192.0.2.1	!> Ready
 	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
+	4	unused:4 addresses:192.0.2.1,192.0.2.3 fail:rdma_resolve_addr:3:101	> address     not resolved*reach       192.0.2.1 rejects the request with reason 4	!> reach       the connect request to 192.0.2.3
 	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       the connect request to 192.0.2.3 failed	rdma_connect=2
 	130	ROUTE_RESOLVED+signal:2	!> reach
 	130	ROUTE_RESOLVED+signal:2 unused:0	!> reach

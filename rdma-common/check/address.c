@@ -324,6 +324,8 @@ bool path_look_up(struct path *path)
 
 bool path_find_next(struct path *path)
 {
+	const struct evidence facts = *path->evidence;
+	const struct path before = *path;
 	bool found = false;
 
 	while (path->untried && !found) {
@@ -341,6 +343,11 @@ bool path_find_next(struct path *path)
 			     endpoint_of(path->address->ai_addr).address);
 		evidence_set_number(path->evidence, FACT_tos, path->flow.tos);
 		found = check_address(path);
+	}
+	if (!found && before.flow.address) { /* the last address with a route is explained */
+		*path = before;
+		path->untried = NULL;
+		*path->evidence = facts;
 	}
 	return found;
 }
