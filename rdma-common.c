@@ -335,7 +335,8 @@ void read_counters(const struct setup *setup, struct counters *counters)
 {
 	const struct rdma_cm_id *id = setup->id;
 
-	counters_read(counters, device_folder(id->verbs->device).text, id->port_num);
+	counters_read(counters, device_folder(id->verbs->device, &setup->device).text,
+		      id->port_num);
 }
 
 /* Read the counters for the last time, and add the counts of the port, if any, to the verdict. */

@@ -39,7 +39,7 @@ struct ibv_context *guid_find(struct ibv_context *const *devices, struct rdma_cm
 	if (id->verbs || !memcmp(&id->route.addr.addr.ibaddr.sgid, &unbound, sizeof(unbound)))
 		return NULL;
 	for (; devices && *devices; devices++) {
-		if (guid_is_zero(device_folder((*devices)->device).text) &&
+		if (guid_is_zero(device_folder((*devices)->device, NULL).text) &&
 		    has_gid_of(*devices, id))
 			return *devices;
 	}
@@ -49,7 +49,7 @@ struct ibv_context *guid_find(struct ibv_context *const *devices, struct rdma_cm
 static bool any_is_zero(struct ibv_context *const *devices)
 {
 	for (; devices && *devices; devices++) {
-		if (guid_is_zero(device_folder((*devices)->device).text))
+		if (guid_is_zero(device_folder((*devices)->device, NULL).text))
 			return true;
 	}
 	return false;

@@ -6,6 +6,7 @@
 #include <rdma/rdma_netlink.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Answers ---- */
 
@@ -131,17 +132,21 @@ struct device_name device_name(struct ibv_device *device)
 	return name;
 }
 
-struct device_folder device_folder(struct ibv_device *device)
+struct device_folder device_folder(struct ibv_device *device, const struct device_name *name)
 {
-	const struct device_name name = ask_name(device);
 	struct device_folder folder;
+	struct device_name asked;
 	char *last;
 
 	snprintf(folder.text, sizeof(folder.text), "%s", device->ibdev_path);
+	if (!name && access(folder.text, F_OK)) {
+		asked = ask_name(device);
+		name = &asked;
+	}
 	last = strrchr(folder.text, '/');
-	if (last && name.text[0])
+	if (last && name && name->text[0])
 		snprintf(last + 1, sizeof(folder.text) - (size_t)(last + 1 - folder.text), "%s",
-			 name.text);
+			 name->text);
 	return folder;
 }
 

@@ -60,11 +60,15 @@ struct device_name {
  */
 struct device_name device_name(struct ibv_device *device);
 
-/* Return the present folder of a device in sysfs, whose last part is its name. */
 struct device_folder {
 	char text[IBV_SYSFS_PATH_MAX];
 };
-struct device_folder device_folder(struct ibv_device *device);
+
+/*
+ * Return the folder in sysfs of the device that now has `name`. If `name` is NULL, return the
+ * folder that libibverbs found; ask the kernel for another name only if this folder is gone.
+ */
+struct device_folder device_folder(struct ibv_device *device, const struct device_name *name);
 
 /*
  * Return true if the RDMA subsystem is in exclusive mode, in which each device belongs to one
