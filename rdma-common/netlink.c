@@ -144,7 +144,7 @@ struct device_folder device_folder(struct ibv_device *device, const struct devic
 		name = &asked;
 	}
 	last = strrchr(folder.text, '/');
-	if (last && name && name->text[0])
+	if (last && name && name->text[0] && strcmp(name->text, ibv_get_device_name(device)) != 0)
 		snprintf(last + 1, sizeof(folder.text) - (size_t)(last + 1 - folder.text), "%s",
 			 name->text);
 	return folder;

@@ -530,7 +530,8 @@ lists() {
 	says "$server_said" "the completion queue has 1 entries"
 	says "$server_said" "device event: CQ error"
 	[[ $server_said != *"message 4"* ]]
-	[ "$LAB_TRANSPORT" = rxe ] || [ "$status" -eq 0 ]
+	# over soft-iWARP the client may still be waiting for a completion when the server leaves
+	[ "$LAB_TRANSPORT" = rxe ] || [ "$status" -eq 0 ] || says "$said" "Work Request Flushed Error"
 }
 
 # bats test_tags=slow
