@@ -39,7 +39,7 @@ struct outlet {
 	atomic_uint lost;   /* dropped lines, which the next line that fits reports */
 	atomic_bool failed; /* write(2) has failed at least once */
 	int notices;        /* descriptor for a warning about that, or -1 */
-	bool torn; /* the last line has no end, because a write failed; only the thread uses this */
+	bool torn;          /* a failed write has cut the last line; only the thread uses this */
 	bool drawn; /* the cursor is at the end of a progress text; only the thread uses this */
 };
 

@@ -77,8 +77,8 @@ struct transfer_plan {
 	bool completes_early;
 	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
 	uint64_t request_size; /* maximum bytes of a request */
-	unsigned int credits;  /* maximum number of unconfirmed MSG_WINDOWs; 0: the peer does not
-				  know MSG_WINDOW */
+	unsigned int credits;  /* maximum number of unconfirmed MSG_WINDOWs. 0 if the peer does not
+				  know MSG_WINDOW. */
 	unsigned int answer;   /* number of the peer's unconfirmed MSG_WINDOWs that requires an
 				  answer: 2 to `credits` - 1 */
 	unsigned int share;    /* progress of 1/share of the ring is reported at once */

@@ -30,7 +30,7 @@ struct path {
 	unsigned int mtu;           /* RDMA payload bytes of a packet. 0 if not known. */
 	bool iwarp, infiniband;     /* neither: RoCE */
 	bool roce_v1;               /* RoCE version 1, which has no IP header */
-	/* rate of the port's link in bit/s; 0: not known, or a software device */
+	/* Rate of the port's link in bit/s. 0 if not known, or for a software device. */
 	double link_rate;
 	bool is_software;
 };

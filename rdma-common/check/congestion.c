@@ -12,7 +12,7 @@
 
 /*
  * Return the highest priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives
- * to a protocol of this selector; -1: none.
+ * to a protocol of this selector, or -1.
  */
 static int decode_rule(const struct nlattr *table, uint8_t selector, unsigned int protocol)
 {
@@ -80,8 +80,8 @@ bool congestion_find_lower(const char *root, char name[IF_NAMESIZE])
 }
 
 /*
- * Return a bit for each priority with ECN at both the notification point and the reaction point;
- * -1: the driver does not report ECN.
+ * Return a bit for each priority with ECN at both the notification point and the reaction point.
+ * Return -1 if the driver does not report ECN.
  */
 static int read_ecn(const char *interface)
 {

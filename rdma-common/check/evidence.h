@@ -129,8 +129,8 @@ struct flow {
 bool evidence_can_send(struct evidence *evidence, const struct flow *flow);
 
 /*
- * Find facts about this host and, if flow->address is set, about the route. `view`: this host's
- * addresses that lead to a device; NULL: not known.
+ * Find facts about this host and, if flow->address is set, about the route. `view` has this host's
+ * addresses that lead to a device. It is NULL if they are not known.
  */
 void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		      const struct flow *flow);

@@ -58,12 +58,13 @@ bool host_examine(const char *root, const struct host_view *view, struct finding
 /* Return true if the device with this folder in sysfs (ibdev_path) has no adapter. */
 bool host_is_software(const char *device);
 
-/* Return the transport of a port: "iwarp", "roce" or "infiniband"; empty: another, or not known. */
+/* Return the transport of a port: "iwarp", "roce", "infiniband", or "" for another or unknown one.
+ */
 const char *host_transport(const char *device, unsigned int port);
 
 /*
- * Return the link rate, in Gbit/s, of a port; 0: it is not active; -1: there is no such port. The
- * rate of a software device means nothing.
+ * Return the link rate of a port in Gbit/s. Return 0 if the port is not active, -1 if there is no
+ * such port. The rate of a software device means nothing.
  */
 double host_port_rate(const char *device, unsigned int port);
 

@@ -620,7 +620,7 @@ static void find_device(struct rdma_cm_id *id)
 	local_gid(&id->route.addr.addr.ibaddr.sgid);
 }
 
-/* Return true for 127.0.0.0/8, ::1 and the wildcards, which Linux treats alike. */
+/* Return true for 127.0.0.0/8, ::1 and the wildcards. Linux treats them in the same way. */
 static bool is_loopback(const struct sockaddr *address)
 {
 	const struct in6_addr *ipv6 =

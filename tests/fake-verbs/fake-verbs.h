@@ -130,7 +130,7 @@ struct stimulus {
 	const char *name; /* a static string */
 	int64_t due;
 	void (*deliver)(struct stimulus *stimulus);
-	const void *sequence; /* stimuli of one sequence stay in order; NULL: no sequence */
+	const void *sequence; /* stimuli of one sequence stay in order. It may be NULL. */
 	struct fake_id *id;
 	struct fake_qp *qp;
 	struct work *work;
@@ -317,7 +317,7 @@ struct peer {
 	uint64_t windows_received;               /* windows received from the program */
 	uint64_t digest, done_bytes;             /* from the program's MSG_DONE */
 	int64_t stores_at;                       /* time before which the peer stores nothing */
-	int64_t clock; /* time of the peer's next step without an event; 0: none */
+	int64_t clock; /* time of the peer's next step without an event, or 0 */
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;
@@ -332,7 +332,7 @@ void peer_start(struct peer *peer, struct fake_id *id);
 void peer_stop(struct peer *peer);
 /*
  * Encode the peer's hello or, unless `refusal` is 0, its rejection. `passive`: the program is the
- * server. Return the size; 0: the peer has no hello.
+ * server. Return the size, or 0 if the peer has no hello.
  */
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire);
 /*

@@ -790,8 +790,8 @@ static void deliver_completion(struct stimulus *stimulus)
 }
 
 /*
- * Return a stimulus that completes the work request as the script says; NULL: the send never
- * completes, or the message is lost.
+ * Return a stimulus that completes the work request as the script says. Return NULL if the send
+ * never completes, or the message is lost.
  */
 static struct stimulus *new_completion(struct work *work, const char *name)
 {

@@ -281,7 +281,7 @@ static const char *const healthy[] = {
 
 #define SUSPECTS 3 /* the last ones of them, about which silence says more */
 
-/* What the other side may answer to a request to a port, and to UDP. */
+/* Possible answers of the other side to a request to a port, and to UDP. */
 static const char *const answers[] = {
 	"request=8",
 	"request=10",
