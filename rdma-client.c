@@ -248,8 +248,7 @@ static void connect_failed(struct connection *connection, int error)
 		break;
 	case EINVAL:
 		if (lacks_interface(rdma_get_peer_addr(connection->setup.id)))
-			advice = "; name the network interface of the link-local address, as in "
-				 "fe80::1%eth0";
+			advice = "; " INTERFACE_ADVICE;
 		break;
 	case ECONNREFUSED:
 	case ECONNRESET:

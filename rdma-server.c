@@ -199,16 +199,17 @@ static struct strbuf describe_ports(uint64_t port, int error)
 /* Describe that no address can be used. After ENODEV, the file of a device may be missing. */
 static struct strbuf describe_no_device(int error)
 {
-	struct closed_file file = closed_file_find(NULL);
+	struct closed_file file = { .error = 0 };
 	struct strbuf text = { 0 };
 
+	if (error == ENODEV)
+		file = closed_file_find(NULL);
 	strbuf_addf(&text,
 		    "%s; give --bind an address of a network interface that has an RDMA device "
 		    "('rdma link')",
 		    strerror(error));
-	if (error == ENODEV && file.error)
-		strbuf_addf(&text, "; cannot open %s of %s: %s", file.path, file.owner,
-			    strerror(file.error));
+	if (file.error)
+		strbuf_addf(&text, "; %s", closed_file_describe(&file).text);
 	return text;
 }
 

@@ -5,14 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "interfaces.h"
 #include "negotiate.h"
 #include "netlink.h"
 #include "reasons.h"
 #include "sysfs.h"
 
-bool guid_is_zero(const char *folder)
+bool guid_is_zero(struct ibv_device *device)
 {
-	struct sysfs_line guid = sysfs_read_line("%s/node_guid", folder);
+	struct sysfs_line guid = sysfs_read_line("%s/node_guid", device_folder(device, NULL).text);
 
 	return guid.text[0] && !guid.text[strspn(guid.text, "0:")];
 }
@@ -39,8 +40,7 @@ struct ibv_context *guid_find(struct ibv_context *const *devices, struct rdma_cm
 	if (id->verbs || !memcmp(&id->route.addr.addr.ibaddr.sgid, &unbound, sizeof(unbound)))
 		return NULL;
 	for (; devices && *devices; devices++) {
-		if (guid_is_zero(device_folder((*devices)->device, NULL).text) &&
-		    has_gid_of(*devices, id))
+		if (guid_is_zero((*devices)->device) && has_gid_of(*devices, id))
 			return *devices;
 	}
 	return NULL;
@@ -49,7 +49,7 @@ struct ibv_context *guid_find(struct ibv_context *const *devices, struct rdma_cm
 static bool any_is_zero(struct ibv_context *const *devices)
 {
 	for (; devices && *devices; devices++) {
-		if (guid_is_zero(device_folder((*devices)->device, NULL).text))
+		if (guid_is_zero((*devices)->device))
 			return true;
 	}
 	return false;

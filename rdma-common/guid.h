@@ -16,8 +16,8 @@
 
 #include "status.h"
 
-/* Return true if the folder of a device in sysfs shows node GUID 0 (device_folder()). */
-bool guid_is_zero(const char *folder);
+/* Return true if sysfs shows node GUID 0 for the device. */
+bool guid_is_zero(struct ibv_device *device);
 
 /*
  * Return the device with node GUID 0 that has the address of `id`, a bound identifier or that of a

@@ -12,6 +12,12 @@
 
 #include "netlink.h"
 
+socklen_t address_size(const struct sockaddr *address)
+{
+	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					      : sizeof(struct sockaddr_in);
+}
+
 /* ---- The interfaces of this host ---- */
 
 static bool is_of(const struct ifaddrs *one, const char *interface)
@@ -37,12 +43,10 @@ static void add_addresses(struct strbuf *text, const struct ifaddrs *all, const 
 
 	for (; all; all = all->ifa_next) {
 		int family = all->ifa_addr ? all->ifa_addr->sa_family : AF_UNSPEC;
-		socklen_t size = family == AF_INET6 ? sizeof(struct sockaddr_in6)
-						    : sizeof(struct sockaddr_in);
 
 		if ((family != AF_INET && family != AF_INET6) || !is_of(all, interface) ||
-		    getnameinfo(all->ifa_addr, size, address, sizeof(address), NULL, 0,
-				NI_NUMERICHOST))
+		    getnameinfo(all->ifa_addr, address_size(all->ifa_addr), address,
+				sizeof(address), NULL, 0, NI_NUMERICHOST))
 			continue;
 		strbuf_addf(text, "%s%s", before, address);
 		before = ", ";
@@ -228,8 +232,7 @@ struct strbuf own_interface_advice(const struct sockaddr *address)
 	struct ifaddrs *all = NULL;
 
 	if (getifaddrs(&all)) {
-		strbuf_addf(&advice, "name the network interface of the link-local address, as in "
-				     "fe80::1%%eth0");
+		strbuf_addf(&advice, "%s", INTERFACE_ADVICE);
 		return advice;
 	}
 	found = find_link_local(all, six);

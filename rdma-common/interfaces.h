@@ -13,6 +13,9 @@
 
 #include "status.h"
 
+/* Return the size of an IPv4 or IPv6 address. Any thread. */
+socklen_t address_size(const struct sockaddr *address);
+
 /*
  * Return what to write instead of `name` after this error of getaddrinfo(3); an empty text if the
  * name did not cause it. `own`: an address of this host is needed (--bind), else the server's.
@@ -24,6 +27,8 @@ struct strbuf name_advice(int error, const char *name, bool own);
  * to none of them (EINVAL), and soft-iWARP connects to none.
  */
 bool lacks_interface(const struct sockaddr *address);
+
+#define INTERFACE_ADVICE "name the network interface of the link-local address, as in fe80::1%eth0"
 
 /* Return how to write such an address, which must be one of this host. */
 struct strbuf own_interface_advice(const struct sockaddr *address);

@@ -35,12 +35,6 @@
 
 /* ---- The path ---- */
 
-socklen_t address_size(const struct sockaddr *address)
-{
-	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-					      : sizeof(struct sockaddr_in);
-}
-
 struct endpoint endpoint_of(const struct sockaddr *address)
 {
 	struct endpoint end;

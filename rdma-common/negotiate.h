@@ -63,7 +63,8 @@ struct terms {
 	/* From negotiate(): */
 	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
 	struct hello peer; /* without a hello: values for the tutorial's program */
-	uint64_t incoming_length; /* bytes of the peer's payload, or LENGTH_UNKNOWN; 0: none */
+	/* Bytes of the peer's payload, or LENGTH_UNKNOWN. 0 if the peer sends none. */
+	uint64_t incoming_length;
 };
 
 /* An event that reports a failed establishment. */
@@ -71,8 +72,6 @@ struct cm_failure {
 	enum rdma_cm_event_type type;
 	int status, library_error;
 };
-
-socklen_t address_size(const struct sockaddr *address);
 
 /* An address and a port in numeric form. */
 struct endpoint {
@@ -89,8 +88,8 @@ struct endpoint endpoint_of(const struct sockaddr *address);
 int look_up_name(const char *name, const char *port, struct addrinfo **addresses);
 
 /*
- * Return the first of `sources` (addresses of --bind, or NULL) with the family of `address`; NULL:
- * none. Any thread.
+ * Return the first of `sources` with the family of `address`, or NULL. `sources` has the addresses
+ * of --bind, or is NULL. Any thread.
  */
 struct sockaddr *choose_source(const struct addrinfo *sources, const struct addrinfo *address);
 
@@ -140,9 +139,9 @@ const char *kind_advice(const struct sockaddr *address);
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
 
 /*
- * Return the type of service of a connection whose path is known; -1: unknown, because iWARP leaves
- * it to the driver. Over RoCE the client's value applies to both directions: Linux accepts with the
- * path of the connect request, whatever the server has set.
+ * Return the type of service of a connection whose path is known. Return -1 over iWARP, which
+ * leaves it to the driver. Over RoCE the client's value applies to both directions: Linux accepts
+ * with the path of the connect request, whatever the server has set.
  */
 int type_of_service(const struct rdma_cm_id *id);
 
@@ -154,9 +153,9 @@ unsigned int udp_source_port(uint32_t flow_label);
 
 /*
  * Return the source port by which switches distinguish connections between the same addresses, once
- * the route is resolved: the UDP port over RoCE v2, the TCP port over iWARP; 0: unknown. rdma_cm
- * derives the flow label from its two ports, and rxe (since Linux 5.18), mlx5, irdma and hns, but
- * not mlx4, derive the UDP port from the label.
+ * the route is resolved: the UDP port over RoCE v2, the TCP port over iWARP, or 0 if it is unknown.
+ * rdma_cm derives the flow label from its two ports. rxe (since Linux 5.18), mlx5, irdma and hns
+ * derive the UDP port from the label, mlx4 does not.
  */
 unsigned int source_port(struct rdma_cm_id *id);
 

@@ -235,6 +235,15 @@ struct closed_file closed_file_find(const char *device)
 	return file;
 }
 
+struct strbuf closed_file_describe(const struct closed_file *file)
+{
+	struct strbuf text = { 0 };
+
+	strbuf_addf(&text, "cannot open %s of %s: %s", file->path, file->owner,
+		    strerror(file->error));
+	return text;
+}
+
 /* Return what to change if librdmacm failed with `error`, or found no device that it may open. */
 static const char *device_advice(int error, const struct closed_file *closed)
 {
@@ -266,8 +275,7 @@ static enum status explain_missing_rdma(struct process *process, const char *att
 	struct strbuf closed = { 0 };
 
 	if (file.error && strcmp(file.owner, CONNECTION_MANAGER) != 0)
-		strbuf_addf(&closed, "cannot open %s of %s: %s; ", file.path, file.owner,
-			    strerror(file.error));
+		strbuf_addf(&closed, "%s; ", closed_file_describe(&file).text);
 	return process_fail(process, is_local ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED,
 			    "%s: %s; %s%s", attempted, strerror(error), closed.text,
 			    device_advice(error, &file));

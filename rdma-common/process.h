@@ -137,6 +137,9 @@ struct closed_file {
  */
 struct closed_file closed_file_find(const char *device);
 
+/* Describe such a file and its errno value. */
+struct strbuf closed_file_describe(const struct closed_file *file);
+
 /* Make a descriptor non-blocking. Return 0, or -1 with errno. */
 int make_nonblocking(int descriptor);
 

@@ -93,14 +93,10 @@ enum status check_path(struct check *check)
 		if (check->findings.found.length > 0)
 			reach_report_facts(&check->findings, &check->evidence, NULL, true);
 	}
-	if (!enough && usable) {
+	if (!usable || !enough) {
 		explain_path(check, devices, usable);
-		return STATUS_LOCAL_FAILURE;
+		return usable ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED;
 	}
-	if (!usable)
-		explain_path(check, devices, usable);
-	if (!usable)
-		return STATUS_UNRESOLVED;
 	return limited ? STATUS_TOO_SLOW : STATUS_SUCCESS;
 }
 

@@ -113,7 +113,7 @@ static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_
 	devices->any_active |= active;
 	devices->any_usable |= reliable && active && reached;
 	/* efa has no node GUID */
-	if (reached || !reliable || !guid_is_zero(device_folder(verbs->device, NULL).text))
+	if (reached || !reliable || !guid_is_zero(verbs->device))
 		return;
 	devices->unfound = verbs;
 	strbuf_addf(&devices->findings->advice, "%s", guid_describe(verbs).text);

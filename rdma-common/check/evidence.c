@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "../cgroup.h"
+#include "../interfaces.h"
 #include "../negotiate.h"
 #include "../netlink.h"
 #include "../process.h"

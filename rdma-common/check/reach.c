@@ -12,22 +12,8 @@
 #define ASK_THERE    "run 'rdma-client --check {source}' on {address}"
 #define PRINTED_PORT "start rdma-server on {address}, and use the port that it prints"
 
-/* Causes if packets of a hardware adapter get no answer: no host's firewall sees these packets. */
-#define HARDWARE_CAUSES                                                                                    \
-	{                                                                                                  \
-		"no RDMA device of this kind is on the interface that has {address}",                      \
-			"a switch or firewall between the hosts drops them (access list, priority, VLAN)", \
-			"the network carries no RDMA packets, as in many clouds"                           \
-	}
-
 #define NO_BYTE \
 	"the connection to {address} is established, but one direction at least transfers nothing"
-
-/* No row below explains a failure for which the condition holds. */
-#define NO_FURTHER(condition)                  \
-	{                                      \
-		NULL, condition, "", { 0 }, "" \
-	}
 
 /* clang-format off */
 static const struct rule rules[] = {
@@ -111,7 +97,8 @@ static const struct rule rules[] = {
 	{ "L3", "cgroup=* error=EAGAIN|EPERM|ENODEV",
 	  "the rdma cgroup {cgroup} allows {device} {cgroup_limit}; in use: {cgroup_use}",
 	  { 0 }, "raise the limit: 'echo {device} hca_handle=max hca_object=max >{cgroup}/rdma.max'" },
-	NO_FURTHER("memory=failed"),
+	/* no row below explains memory that cannot be registered */
+	{ NULL, "memory=failed", "", { 0 }, "" },
 	{ "L4", "software=yes transport=roce first_namespace=no roce_socket=no",
 	  "this is not the first network namespace, and Soft-RoCE does not serve it: its UDP port 4791 is closed",
 	  { 0 }, "run this on the host itself ('--network host' of a container), or give the container a virtual function of an adapter" },
@@ -218,10 +205,13 @@ static const struct rule rules[] = {
 	  "run 'ip neighbour flush {next_hop}' on this host, and this check again; " ASK_THERE },
 	{ "C14", "software=no request=silent " UP_BY_UDP,
 	  "{address} is up and answers UDP, but no packet of {device}, a hardware adapter",
-	  HARDWARE_CAUSES, ASK_THERE "; see the counters of the switches" },
+	  /* no host's firewall sees the packets of a hardware adapter */
+	  { "no RDMA device of this kind is on the interface that has {address}", "a switch or firewall between the hosts drops them (access list, priority, VLAN)", "the network carries no RDMA packets, as in many clouds" },
+	  ASK_THERE "; see the counters of the switches" },
 	{ "C14", "software=no request=silent",
 	  "{address} answers no packet of {device}, a hardware adapter",
-	  { "that host is down, or has no route back to {source}", "no RDMA device of this kind is on the interface that has {address}", "a switch, a firewall between the hosts, or a network without RDMA drops the packets" }, ASK_THERE "; see 'ip neighbour show {next_hop}' and the counters of the switches" },
+	  { "that host is down, or has no route back to {source}", "no RDMA device of this kind is on the interface that has {address}", "a switch, a firewall between the hosts, or a network without RDMA drops the packets" },
+	  ASK_THERE "; see 'ip neighbour show {next_hop}' and the counters of the switches" },
 };
 
 /* Statements about this host, for a user of the other host; all that hold form one finding. */
