@@ -149,13 +149,13 @@ enum status register_control(const struct region_owner *owner, struct region *re
 /* ---- Rings ---- */
 
 /*
- * A program with several sessions first sets aside memory for SESSIONS_TO_COME more sessions, each
- * with SESSION_LEAST pages of regions; of lockable memory, at most half. A ring gets at most
- * 1/RING_SHARES of the rest.
+ * A program with several sessions sets memory aside for those to come, up to SESSIONS in all, each
+ * with SESSION_LEAST pages of regions. That is at most half of the lockable memory. A ring gets at
+ * most 1/RING_SHARES of the rest: with the common limit of 8 MiB the first rings hold 1 MiB.
  */
-#define RING_SHARES      16
-#define SESSIONS_TO_COME 64
-#define SESSION_LEAST    (SESSION_PAGES + 1)
+#define RING_SHARES   6
+#define SESSIONS      64
+#define SESSION_LEAST (SESSION_PAGES + 1)
 
 /*
  * Return the bytes that may still be locked, for the lengths of rings. A limit that the driver
@@ -170,14 +170,15 @@ static uint64_t lockable(const struct region_owner *owner)
 	return minimum(left, subtract(memory_lock_limit().bytes, owner->account->registered));
 }
 
-/* Return one ring's share of the memory that is left; `locked` may still be locked. */
+/* Return one ring's share of the memory that is left; `locked` bytes may still be locked. */
 static uint64_t share_of_many(const struct region_account *account, uint64_t locked)
 {
-	uint64_t reserve = page_size() * SESSION_LEAST * SESSIONS_TO_COME;
-	uint64_t memory =
-		subtract(memory_left(account), reserve + SESSIONS_TO_COME * SESSION_MEMORY);
+	uint64_t to_come = subtract(SESSIONS, atomic_load(&account->sessions));
+	uint64_t least = page_size() * SESSION_LEAST, limit = account->registered + locked;
+	uint64_t reserve = minimum(least * SESSIONS, limit / 2) / SESSIONS * to_come;
+	uint64_t memory = subtract(memory_left(account), to_come * (least + SESSION_MEMORY));
 
-	return minimum(memory, locked - minimum(reserve, locked / 2)) / RING_SHARES;
+	return minimum(memory, subtract(locked, reserve)) / RING_SHARES;
 }
 
 /* Lengths in bytes of the rings of a session. A stream that is not present has length 0. */

@@ -447,8 +447,8 @@ TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 
 /*
  * Two long rings get half of the budget each; a short one leaves the rest to the other. A server
- * with many clients reserves four pages for each of 64 other sessions, but at most half of the
- * budget, and gives a sixteenth of the rest to a ring.
+ * with many clients reserves four pages for each of 64 sessions to come, but at most half of the
+ * budget, and gives a sixth of the rest to a ring.
  */
 TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {
@@ -464,11 +464,10 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 		{ ROLE_CLIENT, false, 10 * PAGE - 1, 0, LONGEST, 0, 9 * PAGE },
 		{ ROLE_CLIENT, false, PAGE, 0, LONGEST, 0, PAGE },
 		{ ROLE_CLIENT, false, 2 * PAGE, LONGEST, LONGEST, PAGE, PAGE },
-		{ ROLE_SERVER, false, 17 * MEBIBYTE, LONGEST, LONGEST, MEBIBYTE, MEBIBYTE },
-		{ ROLE_SERVER, false, 17 * MEBIBYTE, 1, LONGEST, 1, MEBIBYTE },
-		{ ROLE_SERVER, false, 2 * MEBIBYTE, LONGEST, LONGEST, MEBIBYTE / 16,
-		  MEBIBYTE / 16 },
-		{ ROLE_SERVER, false, MEBIBYTE, LONGEST, LONGEST, MEBIBYTE / 32, MEBIBYTE / 32 },
+		{ ROLE_SERVER, false, 7 * MEBIBYTE, LONGEST, LONGEST, MEBIBYTE, MEBIBYTE },
+		{ ROLE_SERVER, false, 7 * MEBIBYTE, 1, LONGEST, 1, MEBIBYTE },
+		{ ROLE_SERVER, false, 2 * MEBIBYTE, LONGEST, LONGEST, 42 * PAGE, 42 * PAGE },
+		{ ROLE_SERVER, false, MEBIBYTE, LONGEST, LONGEST, 21 * PAGE, 21 * PAGE },
 		{ ROLE_SERVER, true, 16 * MEBIBYTE, LONGEST, LONGEST, LONGEST, LONGEST },
 		{ ROLE_SERVER, true, 4 * MEBIBYTE, LONGEST, LONGEST, 2 * MEBIBYTE, 2 * MEBIBYTE },
 	};
@@ -489,7 +488,7 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 	}
 	reset(NULL);
 	options.connections = 2; /* a client with several connections shares the budget, too */
-	account.budget.locked = 17 * MEBIBYTE;
+	account.budget.locked = 7 * MEBIBYTE;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
 }
 
@@ -504,7 +503,7 @@ TEST(a_ring_has_its_share_of_a_limit_that_the_driver_applies)
 	options.role = ROLE_SERVER;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
 	terms.limits.applies_lock_limit = true;
-	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE / 32);
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), 21 * PAGE);
 	options.one_off = true;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
 	account.registered = 2 * MEBIBYTE;
@@ -516,7 +515,7 @@ TEST(a_ring_has_its_share_of_a_limit_that_the_driver_applies)
 
 /*
  * Each session counts as SESSION_TAKES, and so does each stuck helper of an ended session. A server
- * leaves memory for 64 more sessions.
+ * leaves memory for 64 sessions in all.
  */
 TEST(threads_and_state_of_a_session_count_towards_the_budget)
 {
@@ -530,10 +529,11 @@ TEST(threads_and_state_of_a_session_count_towards_the_budget)
 		{ ROLE_CLIENT, 1, 3, 4 * SESSION_TAKES + 9 * PAGE, UINT64_MAX, 9 * PAGE },
 		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 9 * PAGE, 8 * PAGE, 8 * PAGE },
 		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 7 * PAGE, 8 * PAGE, 7 * PAGE },
-		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + 17 * MEBIBYTE, UINT64_MAX, MEBIBYTE },
-		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + MEBIBYTE, UINT64_MAX, PAGE },
-		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + 17 * MEBIBYTE, 2 * MEBIBYTE,
-		  MEBIBYTE / 16 },
+		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 6 * MEBIBYTE + 63 * 4 * PAGE, UINT64_MAX,
+		  MEBIBYTE },
+		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 63 * 4 * PAGE, UINT64_MAX, PAGE },
+		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 6 * MEBIBYTE + 63 * 4 * PAGE,
+		  2 * MEBIBYTE, 43 * PAGE },
 	};
 
 	EACH_ROW (i, cases) {
@@ -572,6 +572,7 @@ TEST(the_reserve_for_64_sessions_has_pages_of_this_machine)
 	account.budget.locked = 128 * MEBIBYTE;
 	for (unsigned int count = 1; count <= 64; count++) {
 		kernel.calls = 0;
+		account.sessions = count;
 		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
 		assert_int_equal(register_plan(both_ways(LENGTH_UNKNOWN, LENGTH_UNKNOWN)),
 				 STATUS_SUCCESS);
