@@ -381,7 +381,8 @@ with_roce() {
 }
 
 # bats test_tags=roce,slow
-@test "C9: the server's host drops packets to UDP port 4791; --check on that host finds the server" {
+@test "C9: the server's host drops packets to UDP port 4791, as README shows; --check on that host finds the server" {
+	local shown
 	repair=restore_rules
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
 	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
@@ -390,6 +391,9 @@ with_roce() {
 	limit=$BRIEF check 5 192.0.2.1 "$port"
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: a firewall .*"
 	says "  -> run 'rdma-client --check 192.0.2.2' on 192.0.2.1; if both print this line, look at both firewalls"
+	shown=$(sed -n 's/^    \(reach .*;\) \.\.\.$/\1/p' "$top/README.md") # README shows the first part of the line
+	[ "$shown" ] && [[ $output == *$'\n'"$shown one of: "* ]]
+	grep -qxF -e "    $(grep -F -e '  -> run' <<<"$output")" "$top/README.md"
 	end_check 5
 	names C9 "UDP port 4791 of fd00::1 does not answer, .*"
 	limit=$BRIEF host=a check 5 192.0.2.2
