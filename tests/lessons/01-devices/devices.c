@@ -5,7 +5,7 @@
  *   cc devices.c -o devices -libverbs && ./devices
  *
  *   1. list the devices, open each
- *   2. query the device; query the ports and the first address (GID) of each
+ *   2. query the device, its ports, and the first address (GID) of each port
  *   3. allocate a protection domain
  *   4. register memory three times, each time with different permissions
  *   5. create a completion channel, a completion queue with it, and one without
@@ -39,8 +39,8 @@ static const struct {
 static char memory[REGIONS][4096];
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -48,7 +48,7 @@ static void check(int result, const char *what)
 		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
-/* Step 2. A GID has 128 bits, as an IPv6 address has, and is written like one. */
+/* Step 2. A GID has 128 bits, and is written like an IPv6 address. */
 static void show_ports(struct ibv_context *context)
 {
 	struct ibv_device_attr attributes;
@@ -66,7 +66,7 @@ static void show_ports(struct ibv_context *context)
 		printf("  port %d is %s, its GID 0 is %s\n", number, ibv_port_state_str(port.state),
 		       text);
 		if (context->device->transport_type == IBV_TRANSPORT_IWARP)
-			continue; /* has no P_Key */
+			continue; /* iWARP has no P_Key */
 		check(ibv_query_pkey(context, (uint8_t)number, 0, &pkey), "query a P_Key");
 		printf("  port %d has the P_Key 0x%04x at index 0\n", number, be16toh(pkey));
 	}
@@ -91,8 +91,8 @@ static void create_and_destroy(struct ibv_context *context)
 	channel = ibv_create_comp_channel(context); /* step 5: a descriptor to sleep on */
 	check(channel ? 0 : -1, "create a completion channel");
 	/*
-	 * The arguments: room for 1 completion, no pointer to be returned with an event, the
-	 * channel, the first interrupt of the device. The adapter may make more room.
+	 * Room for 1 completion. The adapter may make more. An event would return the pointer NULL.
+	 * 0 is the first interrupt of the device.
 	 */
 	notified = ibv_create_cq(context, 1, NULL, channel, 0);
 	check(notified ? 0 : -1, "create a completion queue");

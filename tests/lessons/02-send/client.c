@@ -4,7 +4,7 @@
  *   cc client.c -o client -lrdmacm -libverbs && ./client ADDRESS PORT
  *
  *   1. resolve the address
- *   2. create an endpoint: an identifier with a route; then completion queues and queue pair
+ *   2. create an endpoint (an identifier with a route), completion queues and a queue pair
  *   3. register memory
  *   4. connect
  *   5. post a receive for the answer, then the SEND of the number
@@ -32,13 +32,13 @@ static struct rdma_cm_id *id;
 static uint32_t outgoing, incoming; /* in network byte order */
 static struct ibv_mr *outgoing_mr, *incoming_mr;
 
-/* A workaround, at the end of this file, and the requests that it may post. */
+/* A workaround, at the end of this file. */
 static int get_first_answer(struct ibv_wc *wc);
-#define NUDGES 30
+#define NUDGES 30 /* requests that it may post */
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -58,14 +58,14 @@ static void connect_to(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
 	/*
-	 * RC: a reliable connection. At a time 1 send besides the workaround, 1 receive, of 1 piece
-	 * of memory each, no inline data.
+	 * RC: a reliable connection. `cap` has the maximum numbers of outstanding sends and
+	 * receives, of pieces of memory in each, and of bytes of inline data.
 	 */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { 1 + NUDGES, 1, 1, 1, 0 } };
 	/*
-	 * retransmit a lost packet 7 times; retry without limit while the peer has no receive
-	 * posted
+	 * Retransmit a lost packet 7 times. An rnr_retry_count of 7 means no limit: the adapter
+	 * repeats a message until the peer has posted a receive.
 	 */
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int error = rdma_getaddrinfo(address, port, &hints, &server); /* step 1 */
@@ -92,11 +92,11 @@ static void ping(uint32_t number)
 	bool first = number == 1 && id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	struct ibv_wc wc;
 
-	/* NULL: a name for the request, which its completion returns; here one is enough */
+	/* The second argument names the request in its completion. One request needs no name. */
 	check(rdma_post_recv(id, NULL, &incoming, sizeof(incoming), incoming_mr),
 	      "post a receive"); /* step 5 */
 	outgoing = htonl(number);
-	/* signaled: its completion is reported; without the flag only a failure would be */
+	/* without IBV_SEND_SIGNALED only a failure would be reported */
 	check(rdma_post_send(id, NULL, &outgoing, sizeof(outgoing), outgoing_mr, IBV_SEND_SIGNALED),
 	      "post a send");
 	printf("ping %u\n", number);
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
 	for (uint32_t number = 1; number <= ROUNDS; number++)
 		ping(number);
 	check(rdma_disconnect(id), "disconnect"); /* step 7 */
-	rdma_destroy_qp(id); /* first: from now on the adapter does not use the memory */
+	rdma_destroy_qp(id); /* first, so that the adapter no longer uses the memory */
 	check(rdma_dereg_mr(incoming_mr), "deregister memory");
 	check(rdma_dereg_mr(outgoing_mr), "deregister memory");
 	rdma_destroy_ep(id);

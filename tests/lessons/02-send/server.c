@@ -5,7 +5,7 @@
  *
  *   1. resolve the local address: any address of this host
  *   2. create an endpoint that listens
- *   3. get a connection request: an identifier; create its completion queues and queue pair
+ *   3. get a request (an identifier), create its completion queues and its queue pair
  *   4. register memory, post a receive, accept
  *   5. get the completion of the receive
  *   6. post the next receive, then the SEND of the answer; get its completion; go on with step 5
@@ -32,8 +32,8 @@ static uint32_t outgoing, incoming; /* in network byte order */
 static struct ibv_mr *outgoing_mr, *incoming_mr;
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -51,7 +51,7 @@ static void check_completion(int count, const struct ibv_wc *wc)
 
 static void post_receive(void)
 {
-	/* NULL: a name for the request, which its completion returns; here one is enough */
+	/* The second argument names the request in its completion. One request needs no name. */
 	check(rdma_post_recv(id, NULL, &incoming, sizeof(incoming), incoming_mr), "post a receive");
 }
 
@@ -59,7 +59,7 @@ static void accept_client(void)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_addrinfo *own;
-	/* RC: a reliable connection; 1 send and 1 receive at a time, of 1 piece of memory each */
+	/* RC: a reliable connection. 1 send and 1 receive at a time, of 1 piece of memory each. */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int error = rdma_getaddrinfo("0.0.0.0", "0", &hints, &own); /* step 1 */
@@ -69,7 +69,7 @@ static void accept_client(void)
 		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&listener, own, NULL, NULL), "create an endpoint"); /* step 2 */
 	rdma_freeaddrinfo(own);
-	check(rdma_listen(listener, 1), "listen"); /* 1: one request may wait until it is taken */
+	check(rdma_listen(listener, 1), "listen"); /* one request may wait */
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 
@@ -82,7 +82,7 @@ static void accept_client(void)
 	outgoing_mr = rdma_reg_msgs(id, &outgoing, sizeof(outgoing)); /* step 4 */
 	incoming_mr = rdma_reg_msgs(id, &incoming, sizeof(incoming));
 	check(outgoing_mr && incoming_mr ? 0 : -1, "register memory");
-	post_receive(); /* before the client can send: a message needs a posted receive */
+	post_receive(); /* before the client can send, because a message needs a receive */
 	check(rdma_accept(id, &parameters), "accept the connection");
 }
 
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
 	for (int round = 0; round < ROUNDS; round++)
 		pong();
 	await_disconnection(); /* step 7 */
-	rdma_destroy_qp(id);   /* first: from now on the adapter does not use the memory */
+	rdma_destroy_qp(id);   /* first, so that the adapter no longer uses the memory */
 	check(rdma_dereg_mr(incoming_mr), "deregister memory");
 	check(rdma_dereg_mr(outgoing_mr), "deregister memory");
 	rdma_destroy_ep(id);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Write 1024 bytes into the memory of another host with RDMA WRITE, while that host writes 1024
- * bytes into the memory of this program; then print the received bytes.
+ * Write 1024 bytes into the memory of another host with RDMA WRITE. That host writes 1024 bytes
+ * into the memory of this program. Then print the received bytes.
  *   cc write.c -o write -lrdmacm -libverbs && ./write [ADDRESS]
- * serves one client, on any IPv4 address unless ADDRESS is given; './write ADDRESS PORT' is the
+ * is the server of one client, on ADDRESS or on any IPv4 address. './write ADDRESS PORT' is the
  * client. The other side may also be 'rdma-client write' or 'rdma-server write'.
  *
  *   1. create an identifier; client: resolve the address; server: listen, get a request
@@ -66,8 +66,8 @@ static bool forgive_soft_iwarp(const struct ibv_wc *wc);
 static void nudge_soft_iwarp(int milliseconds);
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -128,8 +128,8 @@ static void send_message(enum work work, uint32_t type)
 static void prepare(void)
 {
 	/*
-	 * RC: a reliable connection. At a time 34 sends: 2 messages, the WRITE, and a nudge for
-	 * each second of alarm(30) with one to spare; and 2 receives, of 1 piece of memory each.
+	 * RC: a reliable connection. At a time 34 sends: 2 messages, the WRITE, and 31 nudges, one
+	 * for each second of alarm(30) and one to spare. 2 receives. Each has 1 piece of memory.
 	 */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 34, 2, 1, 1, 0 } };
 
@@ -148,9 +148,8 @@ static void prepare(void)
 	check(messages_mr && outgoing_mr && incoming_mr ? 0 : -1, "register memory");
 
 	/*
-	 * Step 3. The completion queue (CQ) gets an entry when a work request has ended. It must
-	 * have room for all of them, here 34 + 2: a queue that overruns loses completions (lesson
-	 * 12).
+	 * Step 3. The completion queue (CQ) gets an entry when a work request has ended. It needs
+	 * room for all requests, here 34 + 2. Without room it loses completions (lesson 12).
 	 */
 	cq = ibv_create_cq(id->verbs, 36, NULL, NULL, 0);
 	check(cq ? 0 : -1, "create a completion queue");
@@ -159,7 +158,7 @@ static void prepare(void)
 	attributes.send_cq = attributes.recv_cq = cq;
 	check(rdma_create_qp(id, pd, &attributes), "create a queue pair");
 
-	/* Step 4. A message fills the oldest posted receive; without one it cannot arrive. */
+	/* Step 4. A message fills the oldest posted receive. Without one it cannot arrive. */
 	for (enum work work = RECEIVE_MR; work <= RECEIVE_DONE; work++)
 		check(rdma_post_recv(id, WR_ID(work), &messages[work], sizeof(struct message),
 				     messages_mr),
@@ -177,7 +176,10 @@ static struct addrinfo *find(const char *address, const char *port)
 	return found;
 }
 
-/* Retransmit a lost packet 7 times; retry without limit while the peer has no receive posted. */
+/*
+ * Retransmit a lost packet 7 times. An rnr_retry_count of 7 means no limit: the adapter repeats a
+ * message until it finds a receive.
+ */
 static struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 
 static void connect_to(const char *address, const char *port)
@@ -201,7 +203,7 @@ static void accept_client(const char *address)
 	check(rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_bind_addr(listener, own->ai_addr), "bind to an address");
 	freeaddrinfo(own);
-	check(rdma_listen(listener, 1), "listen"); /* 1: one request may wait until it is taken */
+	check(rdma_listen(listener, 1), "listen"); /* one request may wait */
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 	/* The request brings a new identifier, for the connection. */
@@ -213,7 +215,7 @@ static void accept_client(const char *address)
 static void exchange(void)
 {
 	if (listener)
-		await(RECEIVE_MR); /* step 6; over iWARP the client has to send first */
+		await(RECEIVE_MR); /* step 6: over iWARP the client must send first */
 	messages[SEND_MR].address = htole64((uintptr_t)incoming);
 	messages[SEND_MR].length = htole64(SIZE);
 	messages[SEND_MR].rkey = htole32(incoming_mr->rkey);
@@ -237,8 +239,7 @@ static void disconnect(void)
 	if (listener && !disconnected)
 		wait_for_event(1000);
 	if (!disconnected)
-		await(SEND_DONE); /* then the WRITE is complete, too: a send queue completes in
-				     order */
+		await(SEND_DONE); /* after the WRITE: a send queue completes in order */
 	if (!disconnected)
 		check(rdma_disconnect(id), "disconnect");
 }
@@ -254,7 +255,7 @@ int main(int argc, char **argv)
 	client ? connect_to(argv[1], argv[2]) : accept_client(argc == 2 ? argv[1] : "0.0.0.0");
 	exchange();
 	disconnect();
-	rdma_destroy_qp(id); /* first: from now on the adapter uses neither CQ nor memory */
+	rdma_destroy_qp(id); /* first, so that the adapter no longer uses CQ or memory */
 	check(ibv_destroy_cq(cq), "destroy the completion queue");
 	check(ibv_dereg_mr(incoming_mr), "deregister memory");
 	check(ibv_dereg_mr(outgoing_mr), "deregister memory");
@@ -262,7 +263,7 @@ int main(int argc, char **argv)
 	check(ibv_dealloc_pd(pd), "free the protection domain");
 	check(rdma_destroy_id(id), "destroy an identifier");
 	check(listener ? rdma_destroy_id(listener) : 0, "destroy an identifier");
-	printf("remote buffer: "); /* the peer can no longer write to it */
+	printf("remote buffer: "); /* the peer can no longer change it */
 	for (const char *c = incoming; c < incoming + SIZE && *c; c++)
 		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* print no escape sequences */
 	putchar('\n');

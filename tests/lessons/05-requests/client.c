@@ -40,8 +40,8 @@ static struct {
 static void nudge_soft_iwarp(void); /* a workaround, at the end of this file */
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -53,7 +53,7 @@ static void check(int result, const char *what)
 static void prepare(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
-	/* 33 sends (3, and 30 for the workaround), 1 receive, 1 piece of memory, 8 bytes inline */
+	/* 33 sends (3, and 30 of the workaround), 1 receive, 1 piece in each, 8 bytes inline */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { 33, 1, 1, 1, sizeof(local) } };
 	int error = rdma_getaddrinfo(address, port, &hints, &server);
@@ -81,10 +81,10 @@ static void connect_to_server(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	/* for nudge_soft_iwarp(); 0: report each completion, not only those of lesson 12 */
+	/* For nudge_soft_iwarp(). 0 asks for an event for any completion, see lesson 12. */
 	check(ibv_req_notify_cq(id->send_cq, 0), "arm a queue");
 	check(rdma_connect(id, &parameters), "connect");
-	/* the event for which the last call has waited; it is valid until the next such call */
+	/* rdma_connect(3) has waited for this event. It is valid until the next such call. */
 	if (id->event->param.conn.private_data_len < sizeof(remote))
 		errx(1, "the acceptance brings no address and rkey");
 	memcpy(&remote, id->event->param.conn.private_data, sizeof(remote));
@@ -102,7 +102,7 @@ static struct ibv_send_wr request_for(enum ibv_wr_opcode opcode)
 	};
 }
 
-/* Post a list, await one completion, print `local`; or print that immediate data is refused. */
+/* Post a list, await one completion, print `local`. If immediate data is refused, print that. */
 static void perform(const char *name, struct ibv_send_wr *list)
 {
 	struct ibv_send_wr *bad; /* the first request that was not posted */
@@ -116,7 +116,7 @@ static void perform(const char *name, struct ibv_send_wr *list)
 	}
 	check(error, "post a request");
 	if (list->opcode == IBV_WR_RDMA_READ)
-		nudge_soft_iwarp(); /* the READ is the first request */
+		nudge_soft_iwarp(); /* only the first request can need it */
 	check(rdma_get_send_comp(id, &wc) < 0 ? -1 : 0, "get a completion");
 	if (wc.status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete %s: %s", name, ibv_wc_status_str(wc.status));
@@ -135,8 +135,8 @@ static void read_and_write(void)
 }
 
 /*
- * Step 4. Both operations fill `local` with the old number. No other atomic operation of the
- * server's device can change the number meanwhile.
+ * Step 4. Both operations fill `local` with the old number. Meanwhile no other atomic operation of
+ * the server's device can change the number.
  */
 static void change_atomically(void)
 {
@@ -169,8 +169,8 @@ static void send_immediate(const char *name, enum ibv_wr_opcode opcode, uint32_t
 }
 
 /*
- * Step 6. ibv_post_send(3) copies inline data: they need no region, and their memory is free at
- * once. A send queue completes in order, so the completion of the last request is enough for all.
+ * Step 6. ibv_post_send(3) copies inline data. They need no region, and their memory is free at
+ * once. A send queue completes in order, so the completion of the last request is enough.
  */
 static void post_list(void)
 {
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
 	send_immediate("SEND with immediate data", IBV_WR_SEND_WITH_IMM, 8);
 	post_list();
 	check(rdma_disconnect(id), "disconnect"); /* step 7 */
-	rdma_destroy_qp(id); /* first: from now on the adapter does not use the memory */
+	rdma_destroy_qp(id); /* first, so that the adapter no longer uses the memory */
 	check(ibv_dereg_mr(mr), "deregister memory");
 	rdma_destroy_ep(id);
 	check(ferror(stdout) || fclose(stdout) ? -1 : 0, "write the output");
@@ -212,8 +212,8 @@ int main(int argc, char **argv)
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). A request that arrives while the server
  * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
- * first completion is reported. The completion queue was armed earlier, so that an early completion
- * is reported, too.
+ * first completion is reported. The completion queue was armed before the connection existed, so
+ * no completion is too early.
  */
 static void nudge_soft_iwarp(void)
 {

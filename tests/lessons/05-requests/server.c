@@ -32,8 +32,8 @@ static uint64_t number = 100, incoming[RECEIVES];
 static struct ibv_mr *number_mr, *incoming_mr;
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -87,7 +87,7 @@ static void accept_client(void)
 	incoming_mr = rdma_reg_msgs(id, incoming, sizeof(incoming));
 	check(number_mr && incoming_mr ? 0 : -1, "register memory");
 
-	for (int i = 0; i < RECEIVES; i++) { /* step 3; one call can also post a list */
+	for (int i = 0; i < RECEIVES; i++) { /* step 3: one call could also post a list */
 		struct ibv_sge piece = { (uintptr_t)&incoming[i], sizeof(incoming[i]),
 					 incoming_mr->lkey };
 		struct ibv_recv_wr receive = { .sg_list = &piece, .num_sge = 1 }, *bad;
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
 	while (receive())
 		;
 	await_disconnection(); /* step 6 */
-	rdma_destroy_qp(id);   /* first: from now on the adapter does not use the memory */
+	rdma_destroy_qp(id);   /* first, so that the adapter no longer uses the memory */
 	check(ibv_dereg_mr(number_mr), "deregister memory");
 	check(ibv_dereg_mr(incoming_mr), "deregister memory");
 	rdma_destroy_ep(id);

@@ -14,8 +14,8 @@
  *   9. at the end of the input disconnect, and destroy everything
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits: rdma_connect(3) and
- * rdma_disconnect(3) have no timeout of their own. Exit status 1: a call failed; standard error
- * says which. The kernel frees what the program had.
+ * rdma_disconnect(3) have no timeout of their own. A call that fails ends it with status 1. The
+ * kernel then frees everything that the program had.
  */
 #include <err.h>
 #include <errno.h>
@@ -45,12 +45,12 @@ static struct ibv_mr *mr;
 static struct {
 	char incoming[SIZE], outgoing[SIZE];
 } buffers;
-static bool sending; /* the SEND has not completed: the adapter may still read its buffer */
+static bool sending; /* the SEND is outstanding: the adapter may still read its buffer */
 static bool waiting; /* the answer has not arrived */
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -86,7 +86,7 @@ static void connect_to(char *address, char *port)
 	mr = rdma_reg_msgs(id, &buffers, sizeof(buffers));
 	check(mr ? 0 : -1, "register memory");
 
-	/* step 4; 0: report each completion, not only solicited ones (lesson 12) */
+	/* Step 4. 0 asks for an event for any completion, not only a solicited one (lesson 12). */
 	check(ibv_req_notify_cq(cq, 0), "arm the completion queue");
 	check(rdma_post_recv(id, WR_ID(RECEIVE), buffers.incoming, SIZE, mr), "post a receive");
 	check(rdma_connect(id, &parameters), "connect");
@@ -108,8 +108,8 @@ static void handle_completion(const struct ibv_wc *wc)
 }
 
 /*
- * Step 7. An armed completion queue reports the next completion, once. So arm it first, and then
- * poll it: a completion between the last poll and the arming would not be reported.
+ * Step 7. An armed completion queue reports the next completion, once. So arm it first, then poll
+ * it. In the other order a completion in between would not be reported.
  */
 static void handle_completion_event(void)
 {
@@ -147,7 +147,7 @@ static void handle_next(void)
 	if (count == 0) /* soft-iWARP may overlook a first message until another one arrives */
 		check(rdma_post_writev(id, WR_ID(KEEPALIVE), NULL, 0, IBV_SEND_SIGNALED, 0, 0),
 		      "post an empty WRITE");
-	if (ready[1].revents) /* first, because it explains flushed requests */
+	if (ready[1].revents) /* first: it explains flushed requests */
 		handle_connection_event();
 	if (ready[0].revents)
 		handle_completion_event();
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 	}
 	check(length < 0 ? -1 : 0, "read the input");
 	check(rdma_disconnect(id), "disconnect"); /* step 9 */
-	rdma_destroy_qp(id); /* first: from now on the adapter uses neither CQ nor buffers */
+	rdma_destroy_qp(id); /* first, so that the adapter no longer uses CQ or buffers */
 	check(ibv_destroy_cq(cq), "destroy the completion queue");
 	check(ibv_destroy_comp_channel(channel), "destroy the completion channel");
 	check(rdma_dereg_mr(mr), "deregister memory");

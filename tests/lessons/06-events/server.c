@@ -14,8 +14,8 @@
  *   9. destroy everything, the queue pair first
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits: rdma_get_request(3) and
- * rdma_accept(3) have no timeout of their own. Exit status 1: a call failed; standard error says
- * which. The kernel frees what the program had.
+ * rdma_accept(3) have no timeout of their own. A call that fails ends it with status 1. The kernel
+ * then frees everything that the program had.
  */
 #include <err.h>
 #include <errno.h>
@@ -43,12 +43,12 @@ static struct {
 	char incoming[SIZE], outgoing[SIZE];
 } buffers;
 static uint32_t received; /* bytes that wait to be sent back */
-static bool sending;      /* the SEND has not completed: the adapter may still read its buffer */
+static bool sending;      /* the SEND is outstanding: the adapter may still read its buffer */
 static bool disconnected;
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -89,7 +89,7 @@ static void accept_client(void)
 static void handle_completion(const struct ibv_wc *wc)
 {
 	if (wc->status == IBV_WC_WR_FLUSH_ERR)
-		return; /* the connection has ended: an event reports it */
+		return; /* an event reports the end of the connection */
 	if (wc->status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc->status));
 	if (wc->wr_id == SEND)
@@ -99,9 +99,9 @@ static void handle_completion(const struct ibv_wc *wc)
 }
 
 /*
- * Send a received message back once the previous answer is complete: until then the adapter may
- * still read that answer's buffer. Post the receive before the answer, because the answer permits
- * the client to send again.
+ * Send a received message back when the previous answer is complete. Until then the adapter may
+ * still read that answer's buffer. Post the receive first, because the answer permits the client to
+ * send again.
  */
 static void answer(void)
 {
@@ -116,8 +116,8 @@ static void answer(void)
 }
 
 /*
- * Step 6. An armed completion queue reports the next completion, once. So arm it first, and then
- * poll it: in the other order, a completion in between would not be reported.
+ * Step 6. An armed completion queue reports the next completion, once. So arm it first, then poll
+ * it. In the other order a completion in between would not be reported.
  */
 static void handle_completion_event(void)
 {
@@ -151,7 +151,7 @@ static void handle_device_event(void)
 
 	check(ibv_get_async_event(id->verbs, &event), "get a device event");
 	printf("device event: %s\n", ibv_event_type_str(event.event_type));
-	ibv_ack_async_event(&event); /* until then the object of the event cannot be destroyed */
+	ibv_ack_async_event(&event); /* ibv_destroy_cq(3) and others wait for this */
 }
 
 /* Step 5: sleep until something happens, and handle it. */
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 	accept_client();
 	while (!disconnected)
 		handle_next();
-	/* step 9; the queue pair first: then the adapter uses neither CQ nor buffers */
+	/* Step 9. The queue pair first, so that the adapter no longer uses CQ or buffers. */
 	rdma_destroy_qp(id);
 	check(ibv_destroy_cq(cq), "destroy the completion queue");
 	check(ibv_destroy_comp_channel(channel), "destroy the completion channel");

@@ -2,7 +2,7 @@
 /*
  * Send standard input, of any length, through a ring of 64 KiB to standard output on another host.
  *   cc stream.c -o stream -lrdmacm -libverbs && ./stream >FILE
- * receives, and './stream ADDRESS PORT <FILE' on the other host sends.
+ * is the receiver. './stream ADDRESS PORT <FILE' on the other host is the sender.
  *
  *   1. sender: create an identifier, with a route; receiver: listen, wait for a connection request
  *   2. create completion channel, completion queue, queue pair; register the ring and the messages
@@ -13,9 +13,9 @@
  *   7. length 0 is the end; its answer says that the receiver has written every byte
  *   8. the sender disconnects; destroy
  *
- * Message number n, from 0, is about slot n % SLOTS, and so is its answer. Every wait has a limit:
- * a minute until a sender connects, else at most SILENCE seconds. Exit status 0: every byte is
- * written. 1: bytes may be missing; standard error says why, and the kernel frees what is left.
+ * Message number n, from 0, is about slot n % SLOTS, and so is its answer. The receiver waits a
+ * minute for a sender. All other waits end after at most SILENCE seconds. Exit status 0 means that
+ * every byte is written. A call that fails ends the program with status 1.
  */
 #include <endian.h>
 #include <err.h>
@@ -29,7 +29,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLOTS   4     /* each is a credit for one message that is not answered yet */
+#define SLOTS   4     /* each is a credit for one unanswered message */
 #define SLOT    16384 /* bytes */
 #define SENDS   32    /* a WRITE and a SEND for each slot, and a keepalive for each second */
 #define SILENCE 10    /* maximum seconds without a message */
@@ -43,13 +43,13 @@ static struct rdma_cm_id *listener, *id;
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_mr *ring_mr, *messages_mr;
-/* Numbers of messages: this side's, sent and completed; the peer's, arrived and taken. */
+/* Counts of messages: `sent` and `completed` for this side's, the other two for the peer's. */
 static uint64_t sent, completed, arrived, taken;
 static int quiet; /* seconds without a message */
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -92,7 +92,7 @@ static void post_receive(uint64_t number)
 	      "post a receive");
 }
 
-/* Step 1. The receiver is called without an address; port 0 is any free port. */
+/* Step 1. Without an address this side is the receiver. Port 0 is any free port. */
 static void find_peer(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_family = AF_INET, .ai_port_space = RDMA_PS_TCP }, *found;
@@ -124,7 +124,7 @@ static void connect_queue_pair(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	events = rdma_create_event_channel(); /* with it, rdma_connect(3) and others do not wait */
+	events = rdma_create_event_channel(); /* rdma_connect(3) and others then do not wait */
 	check(events ? rdma_migrate_id(id, events) : -1, "create an event channel");
 	/* librdmacm finds no device if its node GUID is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
@@ -133,7 +133,7 @@ static void connect_queue_pair(void)
 	check(cq ? 0 : -1, "create a completion queue");
 	attributes.send_cq = attributes.recv_cq = cq;
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
-	messages_mr = rdma_reg_msgs(id, messages, sizeof(messages)); /* no peer can write here */
+	messages_mr = rdma_reg_msgs(id, messages, sizeof(messages)); /* the peer gets no access */
 	ring_mr = listener ? rdma_reg_write(id, ring, sizeof(ring))
 			   : rdma_reg_msgs(id, ring, sizeof(ring));
 	check(messages_mr && ring_mr ? 0 : -1, "register memory");
@@ -163,7 +163,7 @@ static void handle_completion(void)
 	if (count > 0 && wc.status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
 	if (count > 0) {
-		completed += wc.opcode == IBV_WC_SEND; /* the WRITE before it is complete, too */
+		completed += wc.opcode == IBV_WC_SEND; /* and the WRITE before it */
 		arrived += wc.opcode == IBV_WC_RECV;
 		quiet = wc.opcode == IBV_WC_RDMA_WRITE ? quiet : 0; /* a keepalive is no progress */
 		return;
@@ -213,7 +213,7 @@ static void send_stream(void)
 		size_t slot = sent % SLOTS;
 
 		if (sent >= SLOTS)
-			receive_length(); /* now the slot is free: the receiver has read it */
+			receive_length(); /* the receiver has read the slot: it is free */
 		await(STDIN_FILENO, POLLIN, SILENCE / 2, "wait for input");
 		length = read(STDIN_FILENO, ring[slot], SLOT);
 		check(length < 0 ? -1 : 0, "read the input");
@@ -228,7 +228,7 @@ static void send_stream(void)
 	check(rdma_disconnect(id), "disconnect"); /* step 8 */
 }
 
-/* Write to the output without blocking: a pipe that is ready accepts PIPE_BUF bytes. */
+/* Write to the output without blocking. A pipe that is ready accepts PIPE_BUF bytes. */
 static void write_output(const char *bytes, size_t length)
 {
 	for (ssize_t written; length > 0; bytes += written, length -= (size_t)written) {
@@ -259,9 +259,9 @@ int main(int argc, char **argv)
 	find_peer(argv[1], argc == 3 ? argv[2] : "0");
 	connect_queue_pair();
 	listener ? receive_stream() : send_stream();
-	/* step 8: until this event, the last answer may be on its way */
+	/* Step 8. Before this event the last answer may still be on its way. */
 	check(take_event() == RDMA_CM_EVENT_DISCONNECTED ? 0 : EPROTO, "disconnect");
-	rdma_destroy_qp(id); /* first: from now on the adapter uses neither CQ nor memory */
+	rdma_destroy_qp(id); /* first, so that the adapter no longer uses CQ or memory */
 	check(ibv_destroy_cq(cq), "destroy the completion queue");
 	check(ibv_destroy_comp_channel(channel), "destroy the completion channel");
 	check(rdma_dereg_mr(ring_mr), "deregister memory");

@@ -13,8 +13,8 @@
  *   8. destroy everything, each object before those that it uses
  *
  * A client that is silent for SILENCE seconds loses its connection. A failure in steps 4 to 8 ends
- * only that one connection; standard error says why. Ctrl-C or SIGTERM ends the server, after all
- * connections have ended. Exit status 1: the server itself failed.
+ * only that connection, and is printed. Ctrl-C or SIGTERM ends the server when all connections have
+ * ended. Exit status 1 means that the server itself failed.
  */
 #include <endian.h>
 #include <err.h>
@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #define SIZE     1024 /* bytes that each side writes */
-#define THREADS  16   /* connections at a time; another client waits until one has ended */
+#define THREADS  16   /* connections at a time; further clients wait */
 #define SILENCE  10   /* maximum seconds of a client's silence */
 #define MSG_MR   0
 #define MSG_DONE 1
@@ -53,7 +53,7 @@ struct connection {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct message receive[2], send[2]; /* indexed by MSG_MR and MSG_DONE */
-	/* set by completions, whose wr_id is the address of the flag: */
+	/* set by completions: a wr_id is the address of its flag */
 	bool received[2], sent[2], written;
 	bool established, disconnected; /* set by events */
 	char outgoing[SIZE], incoming[SIZE + 1];
@@ -64,8 +64,8 @@ static struct rdma_cm_id *listener;
 static int stop; /* readable after a signal to end the server */
 
 /*
- * Return true if the `result` of a call is 0. Otherwise print the reason: the call returned -1 and
- * set errno, or it returned the errno value. Some drivers negate that value.
+ * Return true if the `result` of a call is 0. Otherwise print the reason. A failed call returns -1
+ * and sets errno, or it returns the errno value. Some drivers negate that value.
  */
 static bool good(int result, const char *what)
 {
@@ -207,7 +207,7 @@ static bool exchange(struct connection *c)
 	return c->disconnected || good(await(c, &c->sent[MSG_DONE], SILENCE), "send");
 }
 
-/* Step 8. Destroy the queue pair first: from now on the adapter does not use the rest. */
+/* Step 8. Destroy the queue pair first, so that the adapter no longer uses the rest. */
 static void destroy(struct connection *c)
 {
 	if (c->id->qp)
@@ -241,8 +241,8 @@ static void serve(struct rdma_cm_id *id)
 }
 
 /*
- * Step 3. All threads wait for the same requests, so another thread may have taken the request
- * (EAGAIN).
+ * Step 3. All threads wait for the same requests. EAGAIN means that another thread has taken the
+ * request.
  */
 static void *run(void *unused)
 {

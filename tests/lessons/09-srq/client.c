@@ -3,7 +3,7 @@
  * Send MESSAGES messages to server.c, one after the other, and compare each answer.
  *   cc client.c -o client -lrdmacm -libverbs && ./client ADDRESS PORT
  *
- *   1. create an endpoint: identifier with a route, two completion queues, queue pair
+ *   1. create an endpoint (an identifier with a route), two completion queues and a queue pair
  *   2. register the buffers, post a receive, connect
  *   3. send a message, wait until the SEND is complete and the answer has arrived
  *   4. compare the answer, post the receive again; go on with step 3
@@ -33,8 +33,8 @@ static struct {
 } buffers;
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 		      "post a receive");
 	}
 	check(rdma_disconnect(id), "disconnect"); /* step 5 */
-	rdma_destroy_qp(id); /* first: from now on the adapter does not use the memory */
+	rdma_destroy_qp(id); /* first, so that the adapter no longer uses the memory */
 	check(rdma_dereg_mr(mr), "deregister memory");
 	rdma_destroy_ep(id);
 	printf("%d messages, all answered.\n", MESSAGES);

@@ -55,8 +55,8 @@ static int posted; /* number of posted receives whose completion is not polled y
 static int messages, limits;
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -118,7 +118,7 @@ static void accept_client(struct rdma_cm_id *id)
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { BUFFERS, 0, 1, 0, 0 } };
 
-	if (!srq && id->verbs) /* NULL: librdmacm finds no device if its node GUID is 0 */
+	if (!srq && id->verbs) /* librdmacm finds no device if its node GUID is 0 */
 		create_shared(id->verbs);
 	if (connected == CLIENTS || !srq || id->verbs != pd->context) {
 		check(rdma_reject(id, NULL, 0), "reject a client");
@@ -149,8 +149,8 @@ static void handle_connection_event(void)
 
 /*
  * Answer a message, or free the buffer of a completed SEND. wc->opcode is undefined after an error,
- * so each buffer records its use. Receives are posted before the answer, which permits the client
- * to send again. The limit event can be late, so this function keeps one receive for each client.
+ * so each buffer records its use. Post receives before the answer, because the answer permits the
+ * client to send again. The limit event can be late, so keep one receive for each client.
  */
 static void handle_completion(const struct ibv_wc *wc)
 {

@@ -6,7 +6,7 @@
  *   1. resolve address and route; end if the adapter uses iWARP
  *   2. create an unreliable datagram (UD) queue pair and its completion queues, register memory
  *   3. post a receive for each answer, with room for a header of 40 bytes
- *   4. ask the server for its queue pair's number and QKEY: rdma_connect(3), which connects nothing
+ *   4. ask the server for its queue pair's number and QKEY; rdma_connect(3) connects nothing here
  *   5. create an address handle: the path to the server's port
  *   6. post all SENDs; each completes when its datagram has left this host
  *   7. receive answers until all have arrived, or none arrives for two seconds
@@ -39,8 +39,8 @@ static struct {
 } incoming[DATAGRAMS];
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {

@@ -35,8 +35,8 @@ static struct {
 } incoming[RECEIVES];
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -100,8 +100,8 @@ static void accept_client(void)
 }
 
 /*
- * Step 5. The header is a global route header (GRH) over InfiniBand, where it can be absent within
- * a subnet. Over RoCE v2 it is an IPv6 header, whose addresses are in the same place, or an IPv4
+ * Step 5. Over InfiniBand the header is a global route header (GRH), and can be absent within a
+ * subnet. Over RoCE v2 it is an IPv6 header, which has the addresses in the same place, or an IPv4
  * header in the last 20 bytes.
  */
 static void print_sender(const struct ibv_wc *wc)
@@ -155,7 +155,7 @@ int main(int argc, char **argv)
 		print_sender(&wc);
 		answer(&wc);
 	}
-	rdma_destroy_qp(id); /* step 7; first: from now on the adapter does not use the memory */
+	rdma_destroy_qp(id); /* step 7: first, so that the adapter no longer uses the memory */
 	check(rdma_dereg_mr(incoming_mr), "deregister memory");
 	rdma_destroy_ep(id);
 	rdma_destroy_ep(listener);

@@ -15,7 +15,7 @@
  *   7. move the queue pair to RTS (ready to send) with the own values
  *   8. client: in each round a WRITE and a SEND; await the completion; then report the end
  *   9. server: take the completions of the receives until none comes for a second
- *  10. move the queue pair to ERR, which flushes the receives that are left; destroy
+ *  10. move the queue pair to ERR, which flushes the other receives; destroy
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
  * with status 1, an iWARP adapter with status 3. The kernel then frees everything that the program
@@ -34,7 +34,7 @@
 #include <unistd.h>
 
 #define PORT      1
-#define GID_INDEX 1  /* the same on both hosts; 'rdma-client --check' prints all and the best */
+#define GID_INDEX 1  /* the same on both hosts; 'rdma-client --check' prints the best */
 #define TIMEOUT   14 /* wait 4.096 us * 2^14 = 67 ms for an acknowledgment, then send again */
 #define ROUNDS    1
 
@@ -58,8 +58,8 @@ static struct { /* numbers of rounds, 4 bytes each, big-endian */
 } memory;
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -122,7 +122,7 @@ static void move(struct ibv_qp_attr *attributes, int mask, const char *what)
 /* Steps 3 and 4. */
 static void create_queue_pair(void)
 {
-	/* at a time: a WRITE and a SEND, all receives; 1 piece of memory each; no inline data */
+	/* A WRITE and a SEND at a time, and all receives. 1 piece of memory each, none inline. */
 	struct ibv_qp_init_attr created = { .qp_type = type, .cap = { 2, ROUNDS, 1, 1, 0 } };
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_INIT,
 					  .pkey_index = 0, /* see lesson 1 */
@@ -154,7 +154,7 @@ static void create_queue_pair(void)
 /* Step 5. */
 static void exchange_values(void)
 {
-	/* a random first PSN: packets of an earlier queue pair with this number do not fit */
+	/* A random first PSN, so that late packets of an earlier queue pair do not fit. */
 	check(getrandom(&own.psn, sizeof(own.psn), 0) < 0 ? -1 : 0, "get a random number");
 	own.psn = htobe32(own.psn & 0xffffff); /* 24 bits */
 	own.qpn = htobe32(qp->qp_num);
@@ -174,7 +174,7 @@ static void meet_peer(void)
 	check(recv(connection, &ready, 1, 0) == 1 ? 0 : ECONNRESET, "wait for the peer");
 }
 
-/* Step 6. A queue pair without acknowledgments has no use for the last two attributes. */
+/* Step 6. Only a reliable connection needs the last two attributes. */
 static void become_ready_to_receive(void)
 {
 	struct ibv_qp_attr attributes = {
@@ -185,7 +185,7 @@ static void become_ready_to_receive(void)
 			     .port_num = PORT },
 		/* the same on both sides; fits into Ethernet's 1500 bytes */
 		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = be32toh(peer.qpn), /* packets of another one are dropped */
+		.dest_qp_num = be32toh(peer.qpn), /* packets of others are dropped */
 		.rq_psn = be32toh(peer.psn),      /* the number of the first packet */
 		.max_dest_rd_atomic = 0,          /* READs and atomics that are served at a time */
 		.min_rnr_timer = 12, /* 0.64 ms until a SEND without receive is repeated */
@@ -197,15 +197,15 @@ static void become_ready_to_receive(void)
 	move(&attributes, mask, "move the queue pair to RTR");
 }
 
-/* Step 7. A queue pair without acknowledgments needs only its first PSN. */
+/* Step 7. An unreliable connection needs only its first PSN. */
 static void become_ready_to_send(void)
 {
 	struct ibv_qp_attr attributes = {
 		.qp_state = IBV_QPS_RTS,
-		.sq_psn = be32toh(own.psn), /* the peer expects it: its rq_psn */
+		.sq_psn = be32toh(own.psn), /* the peer's rq_psn */
 		.timeout = TIMEOUT,
-		.retry_cnt = 6, /* repetitions of a packet; Soft-RoCE: 7 is without limit */
-		.rnr_retry = 7, /* repetitions while the peer has no receive: 7 is without limit */
+		.retry_cnt = 6,     /* repetitions of a packet; for Soft-RoCE 7 is no limit */
+		.rnr_retry = 7,     /* repetitions while the peer has no receive; 7 is no limit */
 		.max_rd_atomic = 0, /* own READs and atomics at a time */
 	};
 	int mask = IBV_QP_SQ_PSN;
@@ -216,7 +216,7 @@ static void become_ready_to_send(void)
 	move(&attributes, mask, "move the queue pair to RTS");
 }
 
-/* Take a completion, or wait a millisecond. Return its status, or -1 without a completion. */
+/* Take a completion and return its status. Without one wait a millisecond and return -1. */
 static int take_completion(void)
 {
 	struct ibv_wc wc;
@@ -258,7 +258,7 @@ static void receive_rounds(void)
 		if (take_completion() == IBV_WC_SUCCESS)
 			received++, quiet = 0;
 	move(&attributes, 0, "move the queue pair to ERR");
-	while (received + flushed < ROUNDS) /* until each receive has ended, its memory is in use */
+	while (received + flushed < ROUNDS) /* a receive that has not ended uses its memory */
 		flushed += take_completion() == IBV_WC_WR_FLUSH_ERR;
 	printf("%d messages received, %d receives flushed, %u written\n", received, flushed,
 	       be32toh(memory.written));

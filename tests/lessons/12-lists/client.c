@@ -3,10 +3,10 @@
  * Send messages that are gathered from three pieces of memory. The last message wakes the server.
  *   cc client.c -o client -lrdmacm -libverbs && ./client ADDRESS PORT
  *
- *   1. create an endpoint: identifier with a route, completion queues, queue pair; register memory
+ *   1. create an endpoint (an identifier with a route) and a queue pair, register memory
  *   2. connect; the acceptance brings address and rkey of a word in the server's memory
  *   3. READ the word
- *   4. SEND messages: a list of pieces, of which the adapter makes one message
+ *   4. SEND messages; the adapter makes one message of a list of pieces
  *   5. mark the last message as solicited
  *   6. disconnect, destroy
  *
@@ -29,17 +29,17 @@
 #define SIZE     8  /* bytes of a piece */
 #define SENDS    36 /* READ, messages, and a write of zero bytes for each second */
 
-static const bool fence = false; /* true: the adapter delays the SEND until the READ is complete */
+static const bool fence = false; /* if true, the SEND waits for the READ in the adapter */
 static struct rdma_cm_id *id;
 static struct ibv_mr *mr;
 static struct {
 	char greeting[SIZE], number[SIZE], word[SIZE];
 } memory = { .greeting = "message" };
-static uint64_t place[2]; /* of the server's word: address, rkey; big-endian */
+static uint64_t place[2]; /* address and rkey of the server's word, big-endian */
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 		send_message(number);
 	printf("%d messages sent\n", MESSAGES);
 	check(rdma_disconnect(id), "disconnect"); /* step 6 */
-	rdma_destroy_qp(id); /* first: from now on the adapter does not use the memory */
+	rdma_destroy_qp(id); /* first, so that the adapter no longer uses the memory */
 	check(ibv_dereg_mr(mr), "deregister memory");
 	rdma_destroy_ep(id);
 	check(ferror(stdout) || fclose(stdout) ? -1 : 0, "write the output");

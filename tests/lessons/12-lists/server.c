@@ -41,8 +41,8 @@ static struct {
 static bool disconnected;
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -84,7 +84,7 @@ static void create_completion_queue(void)
 /* Step 4. */
 static void create_queue_pair(void)
 {
-	/* no sends, MESSAGES receives of PIECES pieces each */
+	/* MESSAGES receives of PIECES pieces each; the 1 send is not used */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .send_cq = cq,
 					       .recv_cq = cq,
@@ -115,7 +115,7 @@ static void accept_client(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	check(ibv_req_notify_cq(cq, 1), "arm the completion queue"); /* 1: solicited ones alone */
+	check(ibv_req_notify_cq(cq, 1), "arm the completion queue"); /* 1: only if solicited */
 	check(rdma_accept(id, &parameters), "accept the connection");
 }
 
@@ -191,7 +191,7 @@ int main(int argc, char **argv)
 			handle_connection_event();
 	}
 	take_messages();     /* step 8: messages without an event */
-	rdma_destroy_qp(id); /* first: then the adapter uses neither CQ nor memory */
+	rdma_destroy_qp(id); /* first, so that the adapter no longer uses CQ or memory */
 	check(ibv_destroy_cq(cq), "destroy the completion queue");
 	check(ibv_destroy_comp_channel(channel), "destroy the completion channel");
 	check(ibv_dereg_mr(mr), "deregister memory");

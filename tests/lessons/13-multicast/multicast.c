@@ -3,8 +3,8 @@
  * Send a number to a group of receivers. Each receiver answers with the next number, and gets the
  * number after that.
  *   cc multicast.c -o multicast -lrdmacm -libverbs && ./multicast ADDRESS
- * is a receiver: ADDRESS is an address of its own adapter. './multicast ADDRESS NUMBER' is the
- * sender: ADDRESS is that of a receiver, and serves only to choose the adapter.
+ * is a receiver, and ADDRESS an address of its own adapter. './multicast ADDRESS NUMBER' is the
+ * sender, and ADDRESS that of a receiver, which only serves to choose the adapter.
  *
  *   1. choose the adapter; receiver: bind to the address; sender: resolve it
  *   2. create an unreliable datagram (UD) queue pair, register memory, post receives
@@ -45,8 +45,8 @@ static struct {
 } memory;
 
 /*
- * Exit if a call failed. It returned -1 and set errno, or it returned the errno value. Some drivers
- * negate that value.
+ * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
+ * Some drivers negate that value.
  */
 static void check(int result, const char *what)
 {
@@ -137,8 +137,8 @@ static void send_number(uint32_t number, struct ibv_ah_attr *path, uint32_t qpn,
 }
 
 /*
- * Return the source (0) or the destination (1) of a received datagram. Over RoCE v2 with IPv4 the
- * last 20 bytes of the header are an IPv4 header, which ends with these two addresses.
+ * Return the source (`which` 0) or the destination (1) of a received datagram. Over RoCE v2 with
+ * IPv4 the header ends with an IPv4 header, and that ends with these two addresses.
  */
 static struct in_addr address_of(const struct ibv_wc *wc, size_t which)
 {
@@ -149,7 +149,7 @@ static struct in_addr address_of(const struct ibv_wc *wc, size_t which)
 	return address;
 }
 
-/* Take a datagram that arrives within two seconds, and print it. Return false without one. */
+/* Print a datagram that arrives within two seconds. Return false if none arrives. */
 static bool take_datagram(struct ibv_wc *wc)
 {
 	char source[INET_ADDRSTRLEN], destination[INET_ADDRSTRLEN];
@@ -166,7 +166,7 @@ static bool take_datagram(struct ibv_wc *wc)
 }
 
 /*
- * Steps 5 and 7. The datagram came to the group, which is no GID of this port, so
+ * Steps 5 and 7. The destination of the datagram is the group, which is no GID of this port, so
  * ibv_init_ah_from_wc(3) would fail. Over RoCE the GID of the sender is ::ffff:ADDRESS.
  */
 static void receive(void)
