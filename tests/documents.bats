@@ -52,6 +52,23 @@ documents() {
 	[ "$(grep -Ec '`make check` runs the tests in [0-9]+ minutes; .* installs [0-9]+ packages .* and a kernel' "$BATS_TEST_DIRNAME/../README.md")" -eq 1 ]
 }
 
+@test "tests/sample draws different items from the places that it names, and the same ones for a seed" {
+	local folder=$BATS_TEST_TMPDIR place file line word count=0
+	cd "$BATS_TEST_DIRNAME/.."
+	tests/sample 7 >"$folder/sample"
+	tests/sample 7 | cmp - "$folder/sample"
+	! tests/sample 8 | cmp -s - "$folder/sample" || return 1
+	[ "$(grep -o '^== [a-z]*' "$folder/sample" | sort | uniq -c | tr -s ' \n' ' ')" = " 100 == comment 50 == message 30 == name " ]
+	while read -r _ _ _ place word _; do
+		count=$((count + 1))
+		file=${place%%:*} line=${place#*:}
+		sed -n "${line%:}p" "$file" | grep -qF -e "$word" || { echo "not there: $place $word" && return 1; }
+	done < <(grep '^== ' "$folder/sample")
+	[ "$count" -eq 180 ]
+	tests/sample 7 1000 400 300 | sed -n 's/^== [a-z]* [0-9]*: [^ ]* //p' | sort | uniq -d >"$folder/same"
+	diff /dev/null "$folder/same"
+}
+
 # ci CODE: run .ci/run in a temporary folder, in which 'make' prints its arguments and runs the shell code CODE.
 ci() {
 	local folder=$BATS_TEST_TMPDIR/ci
