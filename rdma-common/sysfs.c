@@ -32,38 +32,16 @@ static void copy_line(int folder, const char *path, const char *key, char *line,
 	line[length] = '\0';
 }
 
-/* Read the first line that begins with `key`, as sysfs_find_line() does. */
-__attribute__((format(printf, 2, 0))) static struct sysfs_line find_line(const char *key,
-									 const char *format,
-									 va_list arguments)
+struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 {
 	struct sysfs_line line = { "" };
 	char path[PATH_MAX];
+	va_list arguments;
 
+	va_start(arguments, format);
 	vsnprintf(path, sizeof(path), format, arguments);
+	va_end(arguments);
 	copy_line(AT_FDCWD, path, key, line.text, sizeof(line.text));
-	return line;
-}
-
-struct sysfs_line sysfs_read_line(const char *format, ...)
-{
-	struct sysfs_line line;
-	va_list arguments;
-
-	va_start(arguments, format);
-	line = find_line("", format, arguments);
-	va_end(arguments);
-	return line;
-}
-
-struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
-{
-	struct sysfs_line line;
-	va_list arguments;
-
-	va_start(arguments, format);
-	line = find_line(key, format, arguments);
-	va_end(arguments);
 	return line;
 }
 

@@ -18,12 +18,15 @@ struct sysfs_line {
 	char text[4096];
 };
 
-/* Return the first line of the file that `format` names. It is empty if it cannot be read. */
-struct sysfs_line sysfs_read_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* Return the first line that begins with `key` in the file that `format` names, or an empty one. */
+/*
+ * Return the first line that begins with `key` in the file that `format` names. It is empty if
+ * there is no such line, or the file cannot be read.
+ */
 struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* Return the first line of a file: sysfs_read_line(format, ...). */
+#define sysfs_read_line(...) sysfs_find_line("", __VA_ARGS__)
 
 /*
  * Read the number at the beginning of a file in the folder that is open as `folder` (openat(2)).
