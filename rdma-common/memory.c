@@ -92,14 +92,6 @@ static void take_memory_limit(void *least, const char *path)
 		close(folder);
 }
 
-uint64_t memory_cgroup_limit(const char *root)
-{
-	uint64_t least = UINT64_MAX;
-
-	cgroup_visit(root, "memory", take_memory_limit, &least);
-	return least;
-}
-
 /* All sessions together may use 1/MEMORY_PARTS of the memory. */
 #define MEMORY_PARTS 4
 
@@ -120,10 +112,11 @@ struct memory_budget memory_budget(void)
 
 void memory_apply_cgroups(struct memory_budget *budget, const char *root)
 {
-	uint64_t total = memory_cgroup_limit(root) / MEMORY_PARTS;
+	uint64_t least = UINT64_MAX;
 
-	if (total >= budget->total)
+	cgroup_visit(root, "memory", take_memory_limit, &least);
+	if (least / MEMORY_PARTS >= budget->total)
 		return;
-	budget->total = total;
+	budget->total = least / MEMORY_PARTS;
 	budget->source = "the memory limit of this cgroup";
 }

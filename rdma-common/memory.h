@@ -38,13 +38,6 @@ struct lock_limit {
 
 struct lock_limit memory_lock_limit(void);
 
-/*
- * Return the smallest known memory limit, in bytes, of the process's cgroup and its parents, or
- * UINT64_MAX. The kernel kills a process of a cgroup that exceeds the limit. For `root` see
- * cgroup_visit().
- */
-uint64_t memory_cgroup_limit(const char *root);
-
 /* Memory for all sessions of this process. */
 struct memory_budget {
 	uint64_t total; /* bytes for sessions: a quarter of the memory that this process may use */
@@ -56,9 +49,9 @@ struct memory_budget {
 struct memory_budget memory_budget(void);
 
 /*
- * Lower the budget to a quarter of the smallest memory limit of the process's cgroups. That takes
- * dozens of system calls. A file that cannot be read imposes no limit. For `root` see
- * cgroup_visit().
+ * Lower the budget to a quarter of the smallest memory limit of the process's cgroup and its
+ * parents: the kernel kills a process of a cgroup that exceeds its limit. This takes dozens of
+ * system calls. A file that cannot be read imposes no limit. For `root` see cgroup_visit().
  */
 void memory_apply_cgroups(struct memory_budget *budget, const char *root);
 
