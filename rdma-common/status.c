@@ -4,18 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct rate_text rate_describe(double rate)
-{
-	static const char *const units[] = { "bit/s", "kbit/s", "Mbit/s", "Gbit/s" };
-	struct rate_text text;
-	size_t unit = 0;
-
-	for (; rate >= 999.95 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
-		rate /= 1000;
-	snprintf(text.text, sizeof(text.text), "%.4g %s", rate, units[unit]);
-	return text;
-}
-
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
 {
 	va_list arguments;
@@ -40,6 +28,18 @@ void strbuf_addf(struct strbuf *buf, const char *format, ...)
 	vsnprintf(buf->text + buf->length, sizeof(buf->text) - buf->length, format, arguments);
 	va_end(arguments);
 	buf->length += strlen(buf->text + buf->length);
+}
+
+struct strbuf rate_describe(double rate)
+{
+	static const char *const units[] = { "bit/s", "kbit/s", "Mbit/s", "Gbit/s" };
+	struct strbuf text = { 0 };
+	size_t unit = 0;
+
+	for (; rate >= 999.95 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+		rate /= 1000;
+	strbuf_addf(&text, "%.4g %s", rate, units[unit]);
+	return text;
 }
 
 struct ellipsize ellipsize(const char *name)

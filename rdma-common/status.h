@@ -56,11 +56,8 @@ const char *plural(uint64_t count);
 /* Append formatted text (printf(3)). */
 void strbuf_addf(struct strbuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A rate in the unit that suits it, as in "355 Mbit/s". */
-struct rate_text {
-	char text[24];
-};
-struct rate_text rate_describe(double bits_per_second);
+/* Describe a rate in the unit that suits it, as in "355 Mbit/s". */
+struct strbuf rate_describe(double bits_per_second);
 
 /* Fill in `failure` with formatted text (printf(3)). Return `status`. */
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
