@@ -89,31 +89,11 @@ static int match_device(struct nl_msg *device, void *argument)
 
 /* ---- Names ---- */
 
-static void advise_on_interface(struct strbuf *text, const struct ifaddrs *all, const char *name,
-				bool own)
+/* Describe the network interface of a device, and its addresses. */
+static void add_device(struct strbuf *text, const struct ifaddrs *all,
+		       const struct device_search *device)
 {
-	if (!own) {
-		strbuf_addf(text,
-			    "%s is a network interface of this host: give an address or the name "
-			    "of the server's host",
-			    name);
-		return;
-	}
-	strbuf_addf(text, "--bind takes an address; %s", name);
-	add_addresses(text, all, name);
-}
-
-static void advise_on_device(struct strbuf *text, const struct ifaddrs *all,
-			     const struct device_search *device, bool own)
-{
-	if (!own) {
-		strbuf_addf(text,
-			    "%s is an RDMA device of this host: give an address or the name of "
-			    "the server's host",
-			    device->name);
-		return;
-	}
-	strbuf_addf(text, "--bind takes an address; RDMA device %s", device->name);
+	strbuf_addf(text, "RDMA device %s", device->name);
 	if (!device->interface[0]) {
 		strbuf_addf(text, " has no network interface here");
 		return;
@@ -126,16 +106,28 @@ static void advise_on_device(struct strbuf *text, const struct ifaddrs *all,
 static bool advise_on_own_name(struct strbuf *text, const struct ifaddrs *all, const char *name,
 			       bool own)
 {
+	bool is_interface = has_interface(all, name);
 	struct device_search device = { .name = name };
 
-	if (has_interface(all, name)) {
-		advise_on_interface(text, all, name, own);
+	if (!is_interface)
+		netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, match_device, &device);
+	if (!is_interface && !device.found)
+		return false;
+	if (!own) {
+		strbuf_addf(text,
+			    "%s is %s of this host: give an address or the name of the server's "
+			    "host",
+			    name, is_interface ? "a network interface" : "an RDMA device");
 		return true;
 	}
-	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, match_device, &device);
-	if (device.found)
-		advise_on_device(text, all, &device, own);
-	return device.found;
+	strbuf_addf(text, "--bind takes an address; ");
+	if (is_interface) {
+		strbuf_addf(text, "%s", name);
+		add_addresses(text, all, name);
+	} else {
+		add_device(text, all, &device);
+	}
+	return true;
 }
 
 /* Return the length of `name` before `sign` and a number. Without such an end, return 0. */
