@@ -142,38 +142,22 @@ bool no_port_is_free(int error)
 	return denied;
 }
 
-/* An address that belongs to no single host, or only to this one. */
-struct address_kind {
-	bool loopback, wildcard, multicast;
-};
-
-static struct address_kind kind_of(const struct sockaddr *address)
-{
-	const struct sockaddr_in *ipv4 = (const void *)address;
-	const struct in6_addr *ipv6 =
-		&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-	in_addr_t number = ntohl(ipv4->sin_addr.s_addr);
-
-	if (address->sa_family == AF_INET6)
-		return (struct address_kind){ .loopback = IN6_IS_ADDR_LOOPBACK(ipv6),
-					      .wildcard = IN6_IS_ADDR_UNSPECIFIED(ipv6),
-					      .multicast = IN6_IS_ADDR_MULTICAST(ipv6) };
-	return (struct address_kind){ .loopback = number >> 24 == IN_LOOPBACKNET,
-				      .wildcard = number == INADDR_ANY,
-				      .multicast = IN_MULTICAST(number) };
-}
-
 const char *kind_advice(const struct sockaddr *address)
 {
-	struct address_kind kind = kind_of(address);
+	bool is_ipv6 = address->sa_family == AF_INET6;
+	const struct in6_addr *ipv6 =
+		&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+	in_addr_t ipv4 =
+		ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr);
 
-	if (kind.wildcard)
+	if (is_ipv6 ? IN6_IS_ADDR_UNSPECIFIED(ipv6) : ipv4 == INADDR_ANY)
 		return "give an address of the server's host, not the wildcard address";
-	if (kind.multicast)
+	if (is_ipv6 ? IN6_IS_ADDR_MULTICAST(ipv6) : IN_MULTICAST(ipv4))
 		return "give an address of the server's host, not a multicast address";
-	return kind.loopback ? "give the address of a network interface that has an RDMA device "
-			       "('rdma link', 'ip address'), not a loopback address"
-			     : NULL;
+	if (is_ipv6 ? IN6_IS_ADDR_LOOPBACK(ipv6) : ipv4 >> 24 == IN_LOOPBACKNET)
+		return "give the address of a network interface that has an RDMA device "
+		       "('rdma link', 'ip address'), not a loopback address";
+	return NULL;
 }
 
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options)
@@ -423,8 +407,7 @@ static unsigned int most_connections(struct ibv_context *device)
 enum status check_connections(struct process *process, unsigned int connections)
 {
 	unsigned int most = 0;
-	const char *best = "";
-	struct device_name name;
+	struct device_name best = { "" };
 
 	for (struct ibv_context **device = process->devices; *device; device++) {
 		unsigned int limit = most_connections(*device);
@@ -432,8 +415,7 @@ enum status check_connections(struct process *process, unsigned int connections)
 		if (limit <= most)
 			continue;
 		most = limit;
-		name = device_name((*device)->device);
-		best = name.text;
+		best = device_name((*device)->device);
 	}
 	if (connections <= most)
 		return STATUS_SUCCESS;
@@ -441,7 +423,7 @@ enum status check_connections(struct process *process, unsigned int connections)
 		process, STATUS_LOCAL_FAILURE,
 		"cannot have %u connections: RDMA device %s can have at most %u (max_qp, "
 		"max_cq of 'ibv_devinfo -v'); lower --connections",
-		connections, best, most);
+		connections, best.text, most);
 }
 
 static bool is_siw(struct ibv_context *device)
