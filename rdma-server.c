@@ -22,8 +22,6 @@
 #define LISTENERS 16
 /* Number of attempts to find a port that is free on each address. */
 #define PORT_ATTEMPTS 20
-/* Reason and advice if only the port of --port is in use. */
-#define PORT_IN_USE "the port is in use; choose another --port"
 /* Number of stuck helpers of ended sessions at which the server rejects further clients. */
 #define MAX_STUCK_HELPERS 32
 
@@ -179,23 +177,6 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	return server->listener_count > 0 ? 0 : error;
 }
 
-/* Describe that the server gets no port: `port`, or if that is 0, any. */
-static struct strbuf describe_ports(uint64_t port, int error)
-{
-	struct strbuf text = { 0 };
-
-	if (port == 0)
-		strbuf_addf(&text, NO_PORT_REASON "; " NO_PORT_ADVICE);
-	else if (error == EADDRINUSE)
-		strbuf_addf(&text, PORT_IN_USE);
-	else /* is_port_taken() could not find out */
-		strbuf_addf(&text,
-			    "%s; either the port is in use, or this host does not have the "
-			    "address: choose another --port, or see 'ip address'",
-			    strerror(error));
-	return text;
-}
-
 /* Describe that no address can be used. After ENODEV, the file of a device may be missing. */
 static struct strbuf describe_no_device(int error)
 {
@@ -227,15 +208,20 @@ static enum status explain_listening(struct server *server, const struct addrinf
 {
 	const struct options *options = server->program.options;
 	const struct sockaddr *incomplete = find_without_interface(addresses);
-	enum status status = is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE;
+	bool unusable = is_unusable(error), lacks_ports = no_port_is_free(error);
+	enum status status = unusable && !lacks_ports ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE;
 	struct strbuf reason = { 0 };
 
-	if (no_port_is_free(error)) {
-		status = STATUS_LOCAL_FAILURE;
-		reason = describe_ports(port, error);
+	if (lacks_ports && port == 0) {
+		strbuf_addf(&reason, NO_PORT_REASON "; " NO_PORT_ADVICE);
 	} else if (error == EADDRINUSE) {
-		strbuf_addf(&reason, PORT_IN_USE);
-	} else if (is_unusable(error) && server->unfound) {
+		strbuf_addf(&reason, "the port is in use; choose another --port");
+	} else if (lacks_ports) { /* is_port_taken() could not find out */
+		strbuf_addf(&reason,
+			    "%s; either the port is in use, or this host does not have the "
+			    "address: choose another --port, or see 'ip address'",
+			    strerror(error));
+	} else if (unusable && server->unfound) {
 		reason = guid_describe(server->unfound);
 	} else if (error == EACCES && port > 0) {
 		strbuf_addf(&reason,
@@ -246,7 +232,7 @@ static enum status explain_listening(struct server *server, const struct addrinf
 		status = STATUS_UNRESOLVED;
 		strbuf_addf(&reason, "%s; %s", strerror(error),
 			    own_interface_advice(incomplete).text);
-	} else if (is_unusable(error)) {
+	} else if (unusable) {
 		reason = describe_no_device(error);
 	} else {
 		strbuf_addf(&reason, "%s", strerror(error));
