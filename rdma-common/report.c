@@ -71,8 +71,8 @@ static void print_counters(const struct connection *connection)
 	const struct session *session = connection_session(connection);
 	const struct counters growth = connection_growth(connection);
 	const char *device = known_device(connection);
-	uint64_t errors = counters_errors(&growth), there = session->peer_verdict.errors;
-	bool clean = errors == 0 && there == 1; /* the peer's number is its count plus 1 */
+	uint64_t errors = counters_errors(&growth);
+	uint64_t there = session->peer_verdict.errors; /* the peer's count plus 1, or 0 */
 
 	for (unsigned int i = 0; counter_name(i); i++) {
 		if (growth.values[i] == 0)
@@ -80,13 +80,17 @@ static void print_counters(const struct connection *connection)
 		print_status(&setup->log, "counted by %s during the session: %s %" PRIu64, device,
 			     counter_name(i), growth.values[i]);
 	}
-	if (growth.any && errors == 0)
-		print_status(&setup->log, "no errors counted by %s%s", device,
-			     clean ? ", nor by the peer's device" : "");
-	if (growth.any && there > 0 && !clean)
+	if (!growth.any)
+		return;
+	if (errors == 0 && there == 1)
+		print_status(&setup->log, "neither %s nor the peer's device counted errors",
+			     device);
+	else if (there > 0)
 		print_status(&setup->log,
 			     "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
 			     errors, there - 1);
+	else if (errors == 0)
+		print_status(&setup->log, "no errors counted by %s", device);
 }
 
 /* ---- JSON ---- */

@@ -49,7 +49,7 @@ connect() {
 # shape: print standard input without prompts, and with what differs between runs replaced (numbers, addresses) or deleted
 # (counted errors, the time of digests).
 shape() {
-	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^digests took/d; /^no errors counted by/d; /^counted by .* during the session:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d
+	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^digests took/d; /^no errors counted by/d; /^neither .* counted errors$/d; /^counted by .* during the session:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d
 		s/^counters (packets are late|errors counted:).*/counters no errors counted by this host'"'s device, nor by the server's"', during the sessions/'
 }
 
