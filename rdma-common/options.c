@@ -149,14 +149,14 @@ static const struct row rows[] = {
 { TEXT,    SERVER,          'B', "bind",         "ADDRESS", AT(bind),             .help = "listen on ADDRESS only, not on all addresses" },
 { TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, an address of this host" },
 { NUMBER,  CLIENT | CHECK,   0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, each with a queue pair", .standard = "1", .least = 1, .most = MAX_CONNECTIONS },
-{ BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers; 0x68 for DSCP 26", .least = 0, .most = 255 },
+{ BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers (0x68 for DSCP 26)", .least = 0, .most = 255 },
 { FLAG,    SERVER,          '1', "one-off",      NULL,      AT(one_off),          .help = "exit after the first session, with its status" },
 { FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "check this host, or the path to ADDRESS" },
 { TITLE,   BOTH,             0,  .name = "Payloads, outgoing and incoming:" },
 { TEXT,    BOTH,            'm', "message",      "TEXT",    AT(message),          .help = "send TEXT instead of a line with the process id" },
-{ TEXT,    BOTH,            'f', "file",         "FILE",    AT(file),             .help = "send the bytes in FILE; '-': standard input" },
+{ TEXT,    BOTH,            'f', "file",         "FILE",    AT(file),             .help = "send the bytes in FILE ('-' is standard input)" },
 { SIZE,    BOTH,            's', "size",         "SIZE",    AT(pattern_size),     .help = "send a pattern of SIZE bytes (64K, 1MiB, 2T)", .least = 1, .most = MAX_PAYLOAD },
-{ TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store the incoming payload in FILE; '-': stdout" },
+{ TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store the incoming payload in FILE ('-' is stdout)" },
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
 { TIME,    BOTH | CHECK | ZERO, 0, "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 1, .most = 1000000 },
@@ -245,8 +245,10 @@ static const char *const number_words[] = {
 	[BYTE] = "a whole number, decimal or hexadecimal (0x68),",
 	[TIME] = "whole seconds (5 or 5s)",
 	[PORT] = "a whole number",
-	[SIZE] = "bytes, also with K, M, G, T, or KiB (powers of 1024), or KB (powers of 1000),",
-	[RATE] = "bit/s, also with K, M, G or T (powers of 1000), as in 10G or 10Gbit/s,",
+	[SIZE] =
+		"bytes, with an optional suffix K, M, G, T or KiB (powers of 1024) or KB (powers of 1000),",
+	[RATE] =
+		"bit/s, with an optional suffix K, M, G or T (powers of 1000), as in 10G or 10Gbit/s,",
 };
 
 static const struct unit {

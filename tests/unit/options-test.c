@@ -280,12 +280,12 @@ TEST(impossible_argument_is_rejected_with_a_reason)
 		const char *option, *argument, *words;
 	} cases[] = {
 		/* clang-format off */
-		{ "-s", "0", "--size takes bytes, also with K, M, G, T, or KiB (powers of 1024), or KB (powers of 1000), from 1 to 9223372036854775807, not '0'" },
+		{ "-s", "0", "--size takes bytes, with an optional suffix K, M, G, T or KiB (powers of 1024) or KB (powers of 1000), from 1 to 9223372036854775807, not '0'" },
 		{ "-s", "9223372036854775808", "807, not '9223372036854775808'" },
 		{ "-s", "8388608T", "not '8388608T'" },
 		{ "--max-size", "18446744073709551615", "--max-size takes bytes" },
 		{ "--max-size", "16777216T", "--max-size takes bytes" }, /* would wrap to 0 */
-		{ "--min-rate", "0", "--min-rate takes bit/s, also with K, M, G or T (powers of 1000), as in 10G or 10Gbit/s, from 1 to 18446744073709551615, not '0'" },
+		{ "--min-rate", "0", "--min-rate takes bit/s, with an optional suffix K, M, G or T (powers of 1000), as in 10G or 10Gbit/s, from 1 to 18446744073709551615, not '0'" },
 		{ "--min-rate", "18446744074G", "--min-rate takes bit/s" },
 		{ "--tos", "256", "--tos takes a whole number, decimal or hexadecimal (0x68), from 0 to 255, not '256'" },
 		{ "--tos", "0x100", "not '0x100'" },
