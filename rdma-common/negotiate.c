@@ -557,8 +557,8 @@ const char *refusal_describe(enum refusal refusal)
 		return "a pipe can be sent only once, but --iters or --duration repeats it; omit "
 		       "that option, or send a regular file";
 	case REFUSAL_NO_MODE:
-		return "the client sent no hello, like the tutorial's program, so its mode is not "
-		       "known; start the server with read or write";
+		return "the client is no program of this project, so its mode is not known; start "
+		       "the server with read or write";
 	case REFUSAL_MEMORY:
 		return "the server could not get memory for another session; see its messages, or "
 		       "try again when other sessions have ended";
@@ -655,8 +655,8 @@ static enum status check_acceptance(const struct terms *terms, const struct peer
 	    (server->hello_kind == HELLO_CURRENT && !repeats_wanted(options, hello)))
 		return failure_set(
 			failure, STATUS_CONTENTS_WRONG,
-			"the server accepted with a hello that does not match the request: "
-			"operation %u, %" PRIu64 " bytes",
+			"the server's acceptance does not match the request: operation %u, "
+			"%" PRIu64 " bytes",
 			hello->operation, hello->length);
 	if (server->hello_kind == HELLO_ABSENT && options->wanted > 0)
 		return failure_set(failure, STATUS_REFUSED,
@@ -669,18 +669,19 @@ static enum status check_acceptance(const struct terms *terms, const struct peer
 static enum status check_absent_hello(const struct terms *terms, struct failure *failure)
 {
 	if (terms->outgoing_length != DEFAULT_PAYLOAD || terms->one_way)
-		return failure_set(failure, STATUS_REFUSED,
-				   "the peer sent no hello, so it exchanges %d bytes in each "
-				   "direction and nothing else; shorten --message and omit "
-				   "--file, --size and --one-way, or start this project's "
-				   "program on that host",
-				   DEFAULT_PAYLOAD);
+		return failure_set(
+			failure, STATUS_REFUSED,
+			"the peer is no program of this project, so it exchanges %d bytes "
+			"in each direction and nothing else; shorten --message and omit "
+			"--file, --size and --one-way, or start this project's program "
+			"on that host",
+			DEFAULT_PAYLOAD);
 	if (terms->options->output)
 		return failure_set(
 			failure, STATUS_REFUSED,
-			"the peer sent no hello, so its payload cannot be verified, and --output "
-			"stores only verified payloads; omit --output, or start this project's "
-			"program on that host");
+			"the peer is no program of this project, so its payload cannot be "
+			"verified, and --output stores only verified payloads; omit --output, or "
+			"start this project's program on that host");
 	return STATUS_SUCCESS;
 }
 

@@ -177,7 +177,7 @@ static enum status open_descriptors(struct process *process)
 		      &process->signal_descriptor) ||
 	    epoll_add(process->main_descriptor, process->ended[0], process->ended))
 		return process_fail(process, STATUS_LOCAL_FAILURE,
-				    "cannot open the descriptors that the main thread waits on: %s",
+				    "cannot open the descriptors for signals and events: %s",
 				    descriptor_error(errno).text);
 	return STATUS_SUCCESS;
 }

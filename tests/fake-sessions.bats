@@ -30,7 +30,7 @@ load fake
 	one-off -s 9000	0	write one-way ring:1000
 	one-off	143	version:2	refused: client and server speak different versions
 	server -J	0	tutorial	start the server with read or write	> "operation": null*"status": 4
-	one-off	143	tutorial	refused: the client sent no hello, like the tutorial's program, so its mode is not known; start the server
+	one-off	143	tutorial	refused: the client is no program of this project, so its mode is not known; start the server
 	END
 	fake one-off "write" -n 5 -f - < <(echo piped)
 	[[ $stderr == *"a pipe can be sent only once, but --iters or --duration repeats it"* ]]
@@ -242,11 +242,11 @@ load fake
 	one-off -m $longest	0	tutorial write
 	client -m ${longest}x	4	tutorial write	exchanges 1024 bytes in each direction and nothing else
 	server -m ${longest}x	0	tutorial	exchanges 1024 bytes in each direction and nothing else
-	client -s 100	4	tutorial write	the peer sent no hello
-	server -s 100	0	tutorial	the peer sent no hello
-	client --one-way	4	tutorial write	the peer sent no hello
-	client -o $stored	4	tutorial write	the peer sent no hello, so its payload cannot be verified
-	server -o $stored	0	tutorial	the peer sent no hello, so its payload cannot be verified
+	client -s 100	4	tutorial write	the peer is no program of this project
+	server -s 100	0	tutorial	the peer is no program of this project
+	client --one-way	4	tutorial write	the peer is no program of this project
+	client -o $stored	4	tutorial write	the peer is no program of this project, so its payload cannot be verified
+	server -o $stored	0	tutorial	the peer is no program of this project, so its payload cannot be verified
 	END
 	[ ! -e "$stored" ]
 }
