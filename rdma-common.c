@@ -474,7 +474,7 @@ static void handle_mr(struct session *session, const struct message *message)
 			     "%" PRIu64 " are ready",
 			     wrong, message->length, produced);
 	else
-		session_handle(session, EVENT_MR_RECEIVED, STATUS_SUCCESS);
+		session_handle(session, EVENT_MR_RECEIVED);
 }
 
 /* Handle the peer's MSG_DONE, which states the number of digested bytes. */
@@ -496,7 +496,7 @@ static void handle_done(struct session *session, const struct message *message)
 		session_fail(session, STATUS_CONTENTS_WRONG, "the peer %s", wrong);
 		return;
 	}
-	session_handle(session, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
+	session_handle(session, EVENT_DONE_RECEIVED);
 }
 
 /*
@@ -515,7 +515,7 @@ static void handle_verdict(struct session *session, uint64_t value)
 			session, STATUS_CONTENTS_WRONG,
 			"the peer sent a good MSG_VERDICT before this side posted its MSG_DONE");
 	else if (value == STATUS_SUCCESS)
-		session_handle(session, EVENT_VERDICT_RECEIVED, STATUS_SUCCESS);
+		session_handle(session, EVENT_VERDICT_RECEIVED);
 	else if (value != STATUS_LOCAL_FAILURE)
 		explain_event(session, type, STATUS_CONTENTS_WRONG, "%s",
 			      status_describe(STATUS_CONTENTS_WRONG));
@@ -593,7 +593,7 @@ static void handle_message_completion(struct session *session, enum message_type
 	}
 	if (type != MSG_VERDICT)
 		print_status(&session->setup->log, "send completed successfully.");
-	session_handle(session, events[type], STATUS_SUCCESS);
+	session_handle(session, events[type]);
 }
 
 /*
@@ -621,7 +621,7 @@ static void handle_failed_completion(struct session *session, const struct ibv_w
 			     name, ibv_wc_status_str(completion->status), completion->status,
 			     completion->vendor_err);
 	else if (flush_matters(&session->protocol))
-		session_handle(session, EVENT_FLUSHED, STATUS_SUCCESS);
+		session_handle(session, EVENT_FLUSHED);
 }
 
 /*
@@ -685,7 +685,7 @@ static void fail_for(struct session *session, enum notification notification)
 	struct failure failure;
 
 	explain_notification(session->shared, notification, &failure);
-	session_fail(session, failure.status, "%s", failure.cause);
+	feed_failure(session, EVENT_FAILED, &failure);
 }
 
 /*
@@ -705,7 +705,7 @@ static void handle_not_accepted(struct session *session)
 
 	accept_failed(session->setup->id, &session->setup->terms.limits,
 		      &session->setup->terms.peer, session->shared->setup_error, &failure);
-	session_fail(session, failure.status, "%s", failure.cause);
+	feed_failure(session, EVENT_FAILED, &failure);
 }
 
 /*
@@ -716,7 +716,7 @@ static void handle_not_accepted(struct session *session)
 static void handle_rejected(struct session *session)
 {
 	if (session->protocol.connected)
-		session_handle(session, EVENT_DISCONNECTED, STATUS_SUCCESS);
+		session_handle(session, EVENT_DISCONNECTED);
 	else
 		fail_for(session, NOTIFY_REJECTED);
 }
@@ -727,7 +727,7 @@ static void handle_notifications(struct session *session)
 	unsigned int notifications = atomic_exchange(&session->shared->notifications, 0);
 
 	if (notifications & NOTIFY_ESTABLISHED)
-		session_handle(session, EVENT_ESTABLISHED, STATUS_SUCCESS);
+		session_handle(session, EVENT_ESTABLISHED);
 	if (notifications & NOTIFY_NOT_ESTABLISHED)
 		handle_not_established(session);
 	if (notifications & NOTIFY_NOT_ACCEPTED)
@@ -737,13 +737,13 @@ static void handle_notifications(struct session *session)
 	if (notifications & NOTIFY_DEVICE_EVENT)
 		fail_for(session, NOTIFY_DEVICE_EVENT);
 	if (notifications & NOTIFY_BROKEN)
-		session_handle(session, EVENT_FLUSHED, STATUS_SUCCESS);
+		session_handle(session, EVENT_FLUSHED);
 	if (notifications & NOTIFY_REJECTED)
 		handle_rejected(session);
 	if (notifications & NOTIFY_DISCONNECTED)
-		session_handle(session, EVENT_DISCONNECTED, STATUS_SUCCESS);
+		session_handle(session, EVENT_DISCONNECTED);
 	if (notifications & NOTIFY_INTERRUPTED)
-		session_handle(session, EVENT_INTERRUPTED, STATUS_SUCCESS);
+		session_handle(session, EVENT_INTERRUPTED);
 	if (notifications & NOTIFY_ABANDONED)
 		fail_for(session, NOTIFY_ABANDONED);
 }
@@ -766,7 +766,7 @@ static bool fill_ring(struct session *session)
 		return helper_discard(session->outgoing.helper);
 	moved = outgoing_fill(&session->outgoing, &session->transfer, &failure);
 	if (failure.status != STATUS_SUCCESS)
-		give_up(session, &failure);
+		feed_failure(session, EVENT_GAVE_UP, &failure);
 	else if (moved)
 		count_progress(session, DEBTOR_NONE, session->clocks.now);
 	return moved;
@@ -784,11 +784,12 @@ static void end_incoming(struct session *session, const struct failure *failure)
 	if (incoming->begun && (good || excerpt->size == session->transfer.sink.stream.plan.length))
 		print_payload(&session->setup->log, excerpt);
 	if (good)
-		session_handle(session, EVENT_VERIFIED, STATUS_SUCCESS);
-	else if (session->protocol.local == LOCAL_VERIFYING)
-		explain_event(session, EVENT_VERIFIED, failure->status, "%s", failure->cause);
+		session_handle(session, EVENT_VERIFIED);
 	else
-		give_up(session, failure);
+		feed_failure(session,
+			     session->protocol.local == LOCAL_VERIFYING ? EVENT_VERIFIED
+									: EVENT_GAVE_UP,
+			     failure);
 }
 
 /* Prepare to empty the incoming ring. Return false if that failed, which ends the session. */
@@ -1059,7 +1060,7 @@ static bool is_drained(const struct session *session)
 /* Feed the event that makes MSG_DONE due. Report the end of an operation that has completed. */
 static void handle_done_due(struct session *session)
 {
-	session_handle(session, EVENT_DONE_DUE, STATUS_SUCCESS);
+	session_handle(session, EVENT_DONE_DUE);
 	if (operation_completed(session))
 		end_operation(session);
 }
@@ -1081,7 +1082,7 @@ static void advance(struct session *session)
 			 transfer_done_is_due(&session->transfer))
 			handle_done_due(session);
 		if (is_drained(session))
-			session_handle(session, EVENT_DRAINED, STATUS_SUCCESS);
+			session_handle(session, EVENT_DRAINED);
 	} while (session->actions && session->protocol.phase < PHASE_FINISHED);
 }
 
@@ -1298,7 +1299,7 @@ static void begin_closed(struct session *session)
 
 	handle_notifications(session);
 	if (failure->status != STATUS_SUCCESS)
-		session_fail(session, failure->status, "%s", failure->cause);
+		feed_failure(session, EVENT_FAILED, failure);
 }
 
 static void run_session(struct session *session)

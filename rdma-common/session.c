@@ -66,45 +66,30 @@ void session_feed(struct session *session, enum event_type type, enum status sta
 	follow_step(session, &before, type, step.actions);
 }
 
-void session_handle(struct session *session, enum event_type type, enum status status)
+void session_handle(struct session *session, enum event_type type)
 {
-	session_feed(session, type, status, 0);
+	session_feed(session, type, STATUS_SUCCESS, 0);
 }
 
 /* ---- Events with a cause ---- */
 
-/* Keep the text where the state machine needs none, and feed the event. */
-__attribute__((format(printf, 4, 0))) static void explain_event_list(struct session *session,
-								     enum event_type type,
-								     enum status status,
-								     const char *format,
-								     va_list arguments)
-{
-	unsigned int cause = 1;
-
-	while (cause < CAUSES && needs_cause(&session->protocol, cause))
-		cause++;
-	vsnprintf(session->causes[cause - 1], CAUSE_SIZE, format, arguments);
-	session_feed(session, type, status, cause);
-}
-
 void explain_event(struct session *session, enum event_type type, enum status status,
 		   const char *format, ...)
 {
+	unsigned int cause = 1;
 	va_list arguments;
 
+	while (cause < CAUSES && needs_cause(&session->protocol, cause))
+		cause++;
 	va_start(arguments, format);
-	explain_event_list(session, type, status, format, arguments);
+	vsnprintf(session->causes[cause - 1], CAUSE_SIZE, format, arguments);
 	va_end(arguments);
+	session_feed(session, type, status, cause);
 }
 
-void session_fail(struct session *session, enum status status, const char *format, ...)
+void feed_failure(struct session *session, enum event_type type, const struct failure *failure)
 {
-	va_list arguments;
-
-	va_start(arguments, format);
-	explain_event_list(session, EVENT_FAILED, status, format, arguments);
-	va_end(arguments);
+	explain_event(session, type, failure->status, "%s", failure->cause);
 }
 
 struct failure session_result(const struct session *session)
@@ -122,11 +107,6 @@ void refuse_post(struct session *session, enum event_type event, const char *ver
 {
 	print_trace(&session->setup->log, "%s failed: %s", verb, strerror(error));
 	explain_event(session, event, STATUS_SUCCESS, "%s failed: %s", verb, strerror(error));
-}
-
-void give_up(struct session *session, const struct failure *failure)
-{
-	explain_event(session, EVENT_GAVE_UP, failure->status, "%s", failure->cause);
 }
 
 /*
@@ -279,17 +259,16 @@ void check_deadline(struct session *session)
 		return;
 	if (!delay) {
 		timeout_expired(&session->setup->options, &failure);
-		explain_event(session, EVENT_DEADLINE, STATUS_SUCCESS, "%s", failure.cause);
+		feed_failure(session, EVENT_DEADLINE, &failure);
 		return;
 	}
 	failure_set(&failure, STATUS_TIMED_OUT,
 		    "%s for %u s (--timeout): check the disk, or the program at the other end of "
 		    "the pipe",
 		    delay, session->setup->options.timeout_seconds);
-	if (session->protocol.local == LOCAL_VERIFYING)
-		session_fail(session, failure.status, "%s", failure.cause);
-	else
-		give_up(session, &failure);
+	feed_failure(session,
+		     session->protocol.local == LOCAL_VERIFYING ? EVENT_FAILED : EVENT_GAVE_UP,
+		     &failure);
 }
 
 /* ---- The next clock ---- */

@@ -173,21 +173,20 @@ void session_feed(struct session *session, enum event_type type, enum status sta
 		  unsigned int cause);
 
 /* Feed an event that no text explains. */
-void session_handle(struct session *session, enum event_type type, enum status status);
+void session_handle(struct session *session, enum event_type type);
 
 /* Feed an event with the text that explains it. The state machine decides which text counts. */
 void explain_event(struct session *session, enum event_type type, enum status status,
 		   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* Feed an event that the failure's status and cause explain. */
+void feed_failure(struct session *session, enum event_type type, const struct failure *failure);
+
 /* Close the connection with this status, for this reason, unless an earlier reason counts. */
-void session_fail(struct session *session, enum status status, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+#define session_fail(session, status, ...) explain_event(session, EVENT_FAILED, status, __VA_ARGS__)
 
 /* Feed the event of a refused post. */
 void refuse_post(struct session *session, enum event_type event, const char *verb, int error);
-
-/* Give up a payload that cannot be read, verified or stored: send a bad verdict, if possible. */
-void give_up(struct session *session, const struct failure *failure);
 
 /* Return the number of outstanding work requests in the send queue. */
 uint64_t outstanding_sends(const struct session *session);
