@@ -162,9 +162,9 @@ static int post_message(struct session *session, const struct message *message)
  */
 static int send_mr(struct session *session)
 {
-	const struct region *exposed = session->setup->options.operation == OPERATION_WRITE
-					       ? &session->setup->incoming_ring
-					       : &session->setup->outgoing_ring;
+	const struct setup *setup = session->setup;
+	const struct region *exposed =
+		session->transfer.plan.writes ? &setup->incoming_ring : &setup->outgoing_ring;
 	uint64_t produced = transfer_advertise(&session->transfer);
 	const struct message message = {
 		.type = MSG_MR,
@@ -183,12 +183,12 @@ static int send_mr(struct session *session)
  */
 static void prepare_batch(struct session *session)
 {
-	enum operation operation = session->protocol.operation;
-	const struct region *local = operation == OPERATION_WRITE ? &session->setup->outgoing_ring
-								  : &session->setup->incoming_ring;
+	const struct setup *setup = session->setup;
+	const struct region *local =
+		session->transfer.plan.writes ? &setup->outgoing_ring : &setup->incoming_ring;
 
-	session->batch = batch_create(operation, local, &session->peer_region,
-				      session->setup->terms.limits.inline_size);
+	session->batch = batch_create(setup->options.operation, local, &session->peer_region,
+				      setup->terms.limits.inline_size);
 	if (!session->batch)
 		session_fail(session, STATUS_LOCAL_FAILURE,
 			     "cannot allocate memory for work requests: %s", strerror(errno));
@@ -263,7 +263,7 @@ static void start_clocks(struct session *session)
 			  options->interval_seconds, &session->setup->before);
 	session->clocks.operation_end = end_of_passes(
 		operation_passes(options), options->duration_seconds, session->clocks.now);
-	if (session->protocol.operation == OPERATION_WRITE)
+	if (session->transfer.plan.writes)
 		session->clocks.source_end = session->clocks.operation_end;
 }
 
@@ -272,7 +272,7 @@ static void start_source_clock(struct session *session)
 {
 	const struct hello *peer = &session->setup->terms.peer;
 
-	if (session->protocol.operation == OPERATION_READ)
+	if (!session->transfer.plan.writes)
 		session->clocks.source_end =
 			end_of_passes(peer->passes, peer->seconds, session->clocks.now);
 }
@@ -281,7 +281,7 @@ static void start_source_clock(struct session *session)
 static int continue_operation(struct session *session)
 {
 	const uint64_t *posted = &session->transfer.operation.posted;
-	bool more = session->protocol.operates && operation_runs(&session->protocol);
+	bool more = operation_runs(&session->protocol);
 	int error = 0;
 
 	while (more && !error) {
@@ -402,7 +402,7 @@ static void end_intervals(struct session *session)
 static void end_operation(struct session *session)
 {
 	end_intervals(session);
-	if (session->protocol.operates)
+	if (session->operates)
 		print_status(&session->setup->log, "send completed successfully.");
 }
 
@@ -411,14 +411,13 @@ static void begin_operation(struct session *session)
 {
 	read_clock(session);
 	start_source_clock(session);
-	if (!session->protocol.operates) {
+	if (!session->operates) {
 		session->measurement.started =
 			session->clocks.now_nanoseconds; /* for the progress line */
 		return;
 	}
 	print_status(&session->setup->log, "received MSG_MR. %s remote memory...",
-		     session->protocol.operation == OPERATION_WRITE ? "writing message to"
-								    : "reading message from");
+		     session->transfer.plan.writes ? "writing message to" : "reading message from");
 	prepare_batch(session);
 }
 
@@ -461,7 +460,7 @@ static void handle_mr(struct session *session, const struct message *message)
 	const char *wrong = NULL;
 
 	if (protocol->remote == REMOTE_SILENT) {
-		if (protocol->operates && !region_is_usable(message, needed))
+		if (session->operates && !region_is_usable(message, needed))
 			wrong = "has no valid address or is too short";
 		else
 			wrong = transfer_accept_region(&session->transfer, message->length,
@@ -602,7 +601,7 @@ static void handle_message_completion(struct session *session, enum message_type
  */
 static void handle_failed_completion(struct session *session, const struct ibv_wc *completion)
 {
-	const char *name = wr_name(completion->wr_id, session->protocol.operation);
+	const char *name = wr_name(completion->wr_id, session->setup->options.operation);
 	bool receive = wr_kind(completion->wr_id) == WR_RECEIVE;
 	enum status status = completion_status(completion);
 	const char *meaning =
@@ -959,7 +958,7 @@ static void show_progress(const struct session *session)
 	    session->protocol.local < LOCAL_OPERATION_POSTED ||
 	    atomic_load(&session->setup->program->regions.sessions) > 1)
 		return;
-	if (session->protocol.operates) {
+	if (session->operates) {
 		done = transfer->operation.completed;
 		all = transfer->plan.writes ? source->stream.length : sink->stream.length;
 	} else {

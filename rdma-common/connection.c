@@ -272,7 +272,8 @@ static enum status create_session(struct connection *connection, struct failure 
 	session->shared = &connection->shared;
 	session->qp = setup->id->qp;
 	session->cq = setup->cq;
-	session->protocol = protocol_start(setup->options.role, setup->options.operation);
+	session->operates = setup->options.role == ROLE_CLIENT || !setup->terms.one_way;
+	session->protocol = protocol_start(setup->options.role);
 	session->clocks.operation_end = INT64_MAX;
 	session->clocks.source_end = INT64_MAX;
 	session->measurement.interval.end = INT64_MAX;
@@ -324,18 +325,6 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 	own->passes = operation_passes(options);
 	other->passes = terms->peer.passes;
 	return plan;
-}
-
-/* Initialize protocol and transfer, after the negotiation and the registration of the rings. */
-static void plan_session(struct connection *connection, const struct transfer_plan *plan)
-{
-	const struct setup *setup = &connection->setup;
-	const struct options *options = &setup->options;
-
-	connection->session->protocol.operates =
-		options->role == ROLE_CLIENT || !setup->terms.one_way;
-	connection->session->protocol.verifying = setup->terms.verifying;
-	transfer_init(&connection->session->transfer, plan);
 }
 
 /* Return true if this side stores its incoming payload. */
@@ -407,11 +396,11 @@ enum status connection_negotiate(struct connection *connection, const struct pee
 	if (status == STATUS_SUCCESS && setup->terms.peer.flags & HELLO_COUNTS &&
 	    !reports_counters(options))
 		read_counters(setup, &setup->before);
-	if (status == STATUS_SUCCESS)
-		plan_session(connection, &plan);
-	else
-		connection_fail(connection, status, "%s", failure.cause);
-	return status;
+	if (status != STATUS_SUCCESS)
+		return connection_fail(connection, status, "%s", failure.cause);
+	connection->session->protocol.verifying = setup->terms.verifying;
+	transfer_init(&connection->session->transfer, &plan);
+	return STATUS_SUCCESS;
 }
 
 static uint16_t hello_flags(const struct connection *connection, bool sends)
@@ -661,7 +650,7 @@ static void classify_rate(const struct connection *connection, struct failure *o
 
 	if (outcome->status != STATUS_SUCCESS || wanted <= 0)
 		return;
-	if (!session->protocol.operates)
+	if (!session->operates)
 		failure_set(outcome, STATUS_TOO_SLOW,
 			    "--min-rate cannot be applied: with the client's --one-way this side "
 			    "performs no operation; give --min-rate to the client");

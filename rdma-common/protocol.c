@@ -98,16 +98,9 @@ bool keepalive_disturbs(const struct protocol *protocol, bool iwarp)
 
 /* ---- The state machine of a session ---- */
 
-struct protocol protocol_start(enum role role, enum operation operation)
+struct protocol protocol_start(enum role role)
 {
-	struct protocol protocol = {
-		.role = role,
-		.operation = operation,
-		.operates = true,
-		.phase = PHASE_CONNECTING,
-	};
-
-	return protocol;
+	return (struct protocol){ .role = role, .phase = PHASE_CONNECTING };
 }
 
 bool needs_cause(const struct protocol *protocol, unsigned int cause)

@@ -58,10 +58,7 @@ struct result {
 /* The state of a session. Initialize with protocol_start(). */
 struct protocol {
 	enum role role;
-	enum operation operation;
 	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
-	bool operates;  /* this side performs the operation; false for the server of a one-way
-			   session */
 	enum phase phase;
 	enum local_stage local;
 	enum remote_stage remote;
@@ -127,10 +124,10 @@ struct step {
 };
 
 /*
- * Return the initial state: `verifying` is false and `operates` true. The caller may change both
- * before the connection is established.
+ * Return the initial state. `verifying` is false; the caller may set it before the connection is
+ * established.
  */
-struct protocol protocol_start(enum role role, enum operation operation);
+struct protocol protocol_start(enum role role);
 
 /*
  * Return the state after `event`, and the actions to take. Every event is allowed in every state;

@@ -135,6 +135,7 @@ struct session {
 	struct shared *shared;
 	struct ibv_qp *qp; /* the setup's; each turn uses it and the completion queue */
 	struct ibv_cq *cq;
+	bool operates; /* this side performs the operation; false only for a server */
 	struct protocol protocol;
 	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
 	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */

@@ -389,12 +389,11 @@ static bool delivered(const struct world *world, enum role role)
 
 static struct protocol unpack(const struct side *side, enum role role)
 {
-	struct protocol protocol = protocol_start(role, setting.operation);
+	struct protocol protocol = protocol_start(role);
 
 	/* a client does not know the peer's program until the connection is established */
 	protocol.verifying =
 		!setting.tutorial[!role] && (role == ROLE_SERVER || side->protocol.connected);
-	protocol.operates = operates(role);
 	protocol_unpack(&side->protocol, &protocol);
 	return protocol;
 }
@@ -997,7 +996,7 @@ static bool is_overlooked(enum fault fault, const struct protocol *protocol, enu
 {
 	switch (fault) {
 	case FAULT_WAITS_FOR_NOTHING:
-		return type == EVENT_DONE_DUE && !protocol->operates;
+		return type == EVENT_DONE_DUE && !operates(protocol->role);
 	case FAULT_NO_DEADLINE:
 		return type == EVENT_DEADLINE;
 	case FAULT_IGNORES:

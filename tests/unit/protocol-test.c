@@ -30,7 +30,7 @@ struct course {
 	const char *what;
 	enum beginning beginning;
 	const char *who;       /* c: client, s: server */
-	const char *operation; /* r: READ, w: WRITE, n: no operation by the server (one way) */
+	const char *operation; /* r: READ, w: WRITE */
 	bool tutorial;         /* the peer is the tutorial's program, which sends no verdict */
 	/*
 	 * Unused elements are EVENT_ESTABLISHED, which changes nothing once the session has ended.
@@ -53,7 +53,7 @@ struct course {
 static const struct course sessions[] = {
 { "a client delivers, verifies and disconnects", DONE, "c", "rw", false,
   { CHECKS, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, GOOD },
-{ "a server delivers, verifies and waits for the client to disconnect", DONE, "s", "rwn", false,
+{ "a server delivers, verifies and waits for the client to disconnect", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
 { "MSG_DONE waits for a READ", OPERATING, "cs", "r", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
@@ -180,10 +180,9 @@ static struct protocol begin(const struct course *session, enum role role, char 
 	const struct moment ends[] = { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 },
 				       { EVENT_DONE_SENT, 0, 0 } };
 	size_t connected = client ? 2 : 1;
-	struct protocol protocol = protocol_start(role, writes ? OPERATION_WRITE : OPERATION_READ);
+	struct protocol protocol = protocol_start(role);
 
 	protocol.verifying = !session->tutorial;
-	protocol.operates = operation != 'n';
 	if (session->beginning >= CONNECTED)
 		play(session->what, &protocol, client ? client_begins : server_begins,
 		     session->beginning > CONNECTED ? 3 : connected);
@@ -238,12 +237,12 @@ TEST(a_payload_is_verified_only_with_a_digest_and_without_a_failure)
 
 TEST(new_session_is_connecting_and_has_sent_nothing)
 {
-	const struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_WRITE);
+	const struct protocol protocol = protocol_start(ROLE_SERVER);
 	struct protocol_bytes begun, nothing = { .phase = PHASE_CONNECTING };
 
 	protocol_pack(&begun, &protocol);
 	assert_memory_equal(&begun, &nothing, sizeof(nothing));
-	assert_true(protocol.operates && !protocol.verifying);
+	assert_true(!protocol.verifying);
 }
 
 TEST(every_event_and_stage_has_a_name)
@@ -292,7 +291,7 @@ TEST(a_keepalive_disturbs_a_silent_iwarp_client_and_a_peer_that_may_have_disconn
 	};
 
 	EACH_ROW (i, cases) {
-		struct protocol protocol = protocol_start(cases[i].role, OPERATION_READ);
+		struct protocol protocol = protocol_start(cases[i].role);
 
 		protocol.phase = PHASE_EXCHANGING;
 		protocol.verifying = cases[i].verifying;
@@ -329,7 +328,7 @@ TEST(a_side_sends_windows_from_its_msg_mr_until_all_is_stored_or_it_gives_up)
 		{ false, LOCAL_DONE_SENT, REMOTE_GAVE_UP, true, false },
 		{ true, LOCAL_VERDICT_POSTED, REMOTE_MR, false, true },
 	};
-	struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_READ);
+	struct protocol protocol = protocol_start(ROLE_SERVER);
 
 	protocol.verifying = true;
 	EACH_ROW (i, cases) {
@@ -362,8 +361,7 @@ struct label {
 
 struct setting {
 	enum role role;
-	enum operation operation;
-	bool verifying, operates;
+	bool verifying;
 };
 
 enum violation {
@@ -405,9 +403,8 @@ static int distance_from_start(UNUSED const struct world *world)
 
 static void print_setting(void)
 {
-	print_message("%s, %s, verifying %d, operates %d\n",
-		      setting.role == ROLE_CLIENT ? "client" : "server",
-		      operation_name(setting.operation), setting.verifying, setting.operates);
+	print_message("%s, verifying %d\n", setting.role == ROLE_CLIENT ? "client" : "server",
+		      setting.verifying);
 }
 
 static void print_node(const struct node *node)
@@ -476,8 +473,7 @@ static void watch_posts(const struct occasion *occasion)
 				      : (occasion->world->posted & earlier) == earlier);
 			occasion->world->posted |= (uint8_t)order[i];
 		}
-		if (order[i] != ACTION_POST_OPERATION || before->operates)
-			earlier |= order[i];
+		earlier |= order[i];
 	}
 	if (occasion->actions & POSTING_ACTIONS) {
 		REQUIRE(after->phase == PHASE_EXCHANGING);
@@ -550,8 +546,7 @@ static void watch_phases(const struct occasion *occasion)
 {
 	const struct protocol *before = &occasion->before, *after = &occasion->after;
 
-	REQUIRE(after->role == before->role && after->operation == before->operation &&
-		after->verifying == before->verifying && after->operates == before->operates);
+	REQUIRE(after->role == before->role && after->verifying == before->verifying);
 	REQUIRE(after->phase >= before->phase && after->local >= before->local &&
 		after->remote >= before->remote);
 	REQUIRE(after->connected >= before->connected &&
@@ -642,10 +637,9 @@ static void watch(const struct occasion *occasion)
 
 static void make_successors(const struct world *world)
 {
-	struct protocol protocol = protocol_start(setting.role, setting.operation);
+	struct protocol protocol = protocol_start(setting.role);
 
 	protocol.verifying = setting.verifying;
-	protocol.operates = setting.operates;
 	protocol_unpack(&world->side, &protocol);
 	EACH_ROW (i, events) {
 		struct event event = { events[i].type, events[i].status,
@@ -663,14 +657,12 @@ static void make_successors(const struct world *world)
 
 TEST(the_rules_hold_for_any_events_in_any_order)
 {
-	for (int kind = 0; kind < 16; kind++) {
+	for (int kind = 0; kind < 4; kind++) {
 		struct protocol beginning;
 		struct world start;
 
-		setting = (struct setting){ kind & 1 ? ROLE_SERVER : ROLE_CLIENT,
-					    kind & 2 ? OPERATION_WRITE : OPERATION_READ, kind & 4,
-					    kind & 8 };
-		beginning = protocol_start(setting.role, setting.operation);
+		setting = (struct setting){ kind & 1 ? ROLE_SERVER : ROLE_CLIENT, kind & 2 };
+		beginning = protocol_start(setting.role);
 		memset(&start, 0, sizeof(start));
 		protocol_pack(&start.side, &beginning);
 		if (!explore_from(&start)) {
