@@ -327,14 +327,6 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 	return plan;
 }
 
-/* Return true if this side stores its incoming payload. */
-static bool stores(const struct connection *connection)
-{
-	const struct terms *terms = &connection->setup.terms;
-
-	return connection->setup.options.output && terms->incoming_length > 0;
-}
-
 static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
 	struct setup *setup = &connection->setup;
@@ -346,7 +338,7 @@ static enum status open_payloads(struct connection *connection, struct failure *
 		.ring = setup->incoming_ring.memory,
 		.ring_size = setup->incoming_ring.size,
 		.output_taken = &setup->program->output_taken,
-		.output = stores(connection) ? options->output : NULL,
+		.output = options->output,
 		.limit = options->maximum_payload,
 		.verification = { .is_pattern = terms->peer.flags & HELLO_PATTERN,
 				  .has_digest = terms->verifying },
