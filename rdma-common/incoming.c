@@ -74,12 +74,6 @@ static enum incoming_step take_opened(struct incoming *incoming, struct failure 
 	return result < 0 ? fail_to_store(incoming, failure) : INCOMING_MOVED;
 }
 
-/* Report `size` more bytes as verified and, with --output, stored. */
-static void keep(struct transfer *transfer, uint64_t size)
-{
-	transfer_record_stored(transfer, transfer->sink.stored + size);
-}
-
 /*
  * Let the helper store the first `size` bytes of the buffer. The `skipped` bytes after them then
  * count as stored, too; if `size` is 0, at once.
@@ -93,7 +87,7 @@ static void begin_to_store(struct incoming *incoming, struct transfer *transfer,
 	if (size > 0)
 		helper_store(incoming->helper, 0, size);
 	else
-		keep(transfer, skipped);
+		transfer_record_stored(transfer, skipped);
 }
 
 /* Fetch the helper's result, if any, and let the helper store the rest of the buffer. */
@@ -108,11 +102,11 @@ static enum incoming_step take_stored(struct incoming *incoming, struct transfer
 		return fail_to_store(incoming, failure);
 	incoming->offset += (size_t)count;
 	incoming->unstored -= (size_t)count;
-	keep(transfer, (uint64_t)count);
+	transfer_record_stored(transfer, (uint64_t)count);
 	if (incoming->unstored > 0)
 		helper_store(incoming->helper, incoming->offset, incoming->unstored);
-	else if (incoming->skipped > 0)
-		keep(transfer, incoming->skipped);
+	else
+		transfer_record_stored(transfer, incoming->skipped);
 	return INCOMING_MOVED;
 }
 

@@ -824,7 +824,7 @@ void transfer_record_copied(struct transfer *transfer, uint64_t size)
 	transfer->sink.copied += size;
 }
 
-void transfer_record_stored(struct transfer *transfer, uint64_t position)
+void transfer_record_stored(struct transfer *transfer, uint64_t size)
 {
-	transfer->sink.stored = position;
+	transfer->sink.stored += size;
 }

@@ -349,8 +349,8 @@ bool transfer_next_copy(const struct transfer *transfer, struct piece *piece);
  */
 void transfer_record_copied(struct transfer *transfer, uint64_t size);
 
-/* Record that everything up to `position` is digested and, with --output, stored. */
-void transfer_record_stored(struct transfer *transfer, uint64_t position);
+/* Record that `size` more bytes are digested and, with --output, stored. */
+void transfer_record_stored(struct transfer *transfer, uint64_t size);
 
 /*
  * Return the number of bytes that the sink will verify: one pass if the stream repeats;

@@ -465,7 +465,7 @@ static bool store(struct peer *peer)
 		peer->stores_at = now + STORE_MILLISECONDS;
 		peer_wakes_at(peer, peer->stores_at);
 	}
-	transfer_record_stored(transfer, copied);
+	transfer_record_stored(transfer, copied - stored);
 	return true;
 }
 

@@ -106,6 +106,7 @@ TEST(copy_of_the_ring_is_verified_shown_and_stored)
 	assert_int_equal(incoming_begin(&incoming, &transfer, &failure), STATUS_SUCCESS);
 	memcpy(ring, sent, SIZE);
 	assert_int_equal(take_all(&incoming, &transfer), INCOMING_COMPLETE);
+	assert_int_equal(transfer.sink.stored, SIZE);
 	assert_int_equal(ring[0], '!');
 	assert_memory_equal(incoming.verification.excerpt.head, sent, SHOWN_PAYLOAD);
 	assert_true(incoming_release(&incoming));

@@ -677,7 +677,7 @@ static void copy(const struct world *before, int number, uint8_t size)
 	side->copying = 0;
 	transfer_record_copied(transfer, size - ahead);
 	if (!setting.partial)
-		transfer_record_stored(transfer, transfer->sink.copied);
+		transfer_record_stored(transfer, size - ahead);
 	run_program(&next, number, FAULT_NO_WAKE_COPIED,
 		    (struct label){ "'s sink copies", size, 0 });
 }
@@ -694,13 +694,14 @@ static void copyings(const struct world *before, int number)
 
 static void storings(const struct world *before, int number)
 {
-	uint64_t copied = before->sides[number].transfer.sink.copied;
+	const struct transfer_sink *sink = &before->sides[number].transfer.sink;
+	uint64_t copied = sink->copied;
 	struct world next;
 
-	if (before->sides[number].transfer.sink.stored == copied)
+	if (sink->stored == copied)
 		return;
 	next = *before;
-	transfer_record_stored(&next.sides[number].transfer, copied);
+	transfer_record_stored(&next.sides[number].transfer, copied - sink->stored);
 	run_program(&next, number, FAULT_NONE,
 		    (struct label){ "'s sink has stored up to", (uint8_t)copied, 0 });
 }

@@ -196,7 +196,7 @@ static void copies(uint64_t bytes)
 
 static void stores_up_to(uint64_t position)
 {
-	transfer_record_stored(&it.side, position);
+	transfer_record_stored(&it.side, position - it.side.sink.stored);
 	turn();
 }
 
