@@ -49,13 +49,6 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 	return (size_t)size;
 }
 
-static void fail_to_read(const struct outgoing *outgoing, const char *reason,
-			 struct failure *failure)
-{
-	failure_set(failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
-		    ellipsize(outgoing->payload->name).text, reason);
-}
-
 /*
  * Digest the first `size` bytes of the piece for MSG_DONE. If passes repeat, MSG_DONE carries the
  * digest of the first one, and the peer would blame the path for another pass that differs. Return
@@ -86,32 +79,28 @@ static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, s
 	if (good)
 		transfer_record_filled(transfer, size);
 	else
-		fail_to_read(outgoing, PAYLOAD_CHANGED, failure);
-}
-
-/* Copy the bytes that the helper has read into the ring. */
-static void copy_read(struct outgoing *outgoing, struct transfer *transfer, size_t size,
-		      struct failure *failure)
-{
-	memcpy(outgoing->ring + outgoing->piece.offset, helper_buffer(outgoing->helper), size);
-	piece_filled(outgoing, transfer, size, failure);
+		payload_read_failed(outgoing->payload, PAYLOAD_CHANGED, failure);
 }
 
 /* Handle the helper's result. Return true if there is one. */
 static bool take_read(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure)
 {
+	const struct payload *payload = outgoing->payload;
 	ssize_t count;
 
 	if (!helper_result(outgoing->helper, &count))
 		return false;
-	if (count < 0)
-		fail_to_read(outgoing, strerror(errno), failure);
-	else if (count > 0)
-		copy_read(outgoing, transfer, (size_t)count, failure);
-	else if (outgoing->payload->length == LENGTH_UNKNOWN)
+	if (count > 0) {
+		memcpy(outgoing->ring + outgoing->piece.offset, helper_buffer(outgoing->helper),
+		       (size_t)count);
+		piece_filled(outgoing, transfer, (size_t)count, failure);
+	} else if (count < 0) {
+		payload_read_failed(payload, strerror(errno), failure);
+	} else if (payload->length == LENGTH_UNKNOWN) {
 		transfer_end_source(transfer);
-	else
-		fail_to_read(outgoing, PAYLOAD_CUT_SHORT, failure);
+	} else {
+		payload_read_failed(payload, PAYLOAD_CUT_SHORT, failure);
+	}
 	return true;
 }
 

@@ -85,8 +85,8 @@ static void close_file(int descriptor)
 		close(descriptor);
 }
 
-static enum status read_failed(const struct payload *payload, struct failure *failure,
-			       const char *reason)
+enum status payload_read_failed(const struct payload *payload, const char *reason,
+				struct failure *failure)
 {
 	return failure_set(failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
 			   ellipsize(payload->name).text, reason);
@@ -161,13 +161,13 @@ static enum status load_beginning(struct payload *payload, struct failure *failu
 	do {
 		count = read_pipe(payload->descriptor, payload->memory + size, most - size, &never);
 		if (count < 0)
-			return read_failed(payload, failure, strerror(errno));
+			return payload_read_failed(payload, strerror(errno), failure);
 		size += (size_t)count;
 	} while (claimed >= 0 && count > 0 && size < most);
 	if (claimed_length(payload) < claimed)
-		return read_failed(payload, failure, PAYLOAD_CUT_SHORT);
+		return payload_read_failed(payload, PAYLOAD_CUT_SHORT, failure);
 	if (size == 0)
-		return read_failed(payload, failure, PAYLOAD_EMPTY);
+		return payload_read_failed(payload, PAYLOAD_EMPTY, failure);
 	payload->size = size;
 	payload->length = claimed >= 0 && size <= PAYLOAD_WHOLE ? size : LENGTH_UNKNOWN;
 	return STATUS_SUCCESS;
@@ -237,7 +237,7 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 			    "serve one client with --one-off",
 			    ellipsize(payload->name).text, ellipsize(folder).text, strerror(errno));
 	else if (count < 0)
-		read_failed(payload, failure, strerror(errno));
+		payload_read_failed(payload, strerror(errno), failure);
 	close_file(payload->descriptor);
 	payload->descriptor = copy;
 	payload->start = lseek(copy, 0, SEEK_SET);
@@ -254,7 +254,7 @@ static enum status load_file(struct payload *payload, const struct options *opti
 	if (strcmp(payload->name, "-") != 0)
 		payload->descriptor = open(payload->name, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (payload->descriptor < 0)
-		return read_failed(payload, failure, strerror(errno));
+		return payload_read_failed(payload, strerror(errno), failure);
 	start = lseek(payload->descriptor, 0, SEEK_CUR);
 	payload->start = start > 0 ? start : 0; /* lseek(2) fails for a pipe */
 	if (serves_multiple_clients(options) && claimed_length(payload) <= 0)

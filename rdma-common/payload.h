@@ -51,6 +51,10 @@ struct payload payload_pattern(uint64_t length);
 /* Free the payload. No thread may still read it. Main thread. */
 void payload_free(struct payload *payload);
 
+/* Describe in `failure` why the payload cannot be read. */
+enum status payload_read_failed(const struct payload *payload, const char *reason,
+				struct failure *failure);
+
 /*
  * Read or generate bytes [position, position + size) of a pass. `size` is at least 1. Return the
  * number of bytes, which may be less than `size`. Return 0 at the end, or -1 with errno.
