@@ -3,10 +3,10 @@
 
 #include <infiniband/verbs.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "../clock.h"
 #include "../json.h"
@@ -48,9 +48,8 @@
 static int64_t elapsed(const struct connection *connection)
 {
 	const struct session *session = connection_session(connection);
-	int64_t time = session->verdict_time - session->measurement.started;
 
-	return time > 0 ? time : 1;
+	return MAX(session->verdict_time - session->measurement.started, 1);
 }
 
 /*
@@ -152,21 +151,6 @@ static void classify_outcomes(struct probe *probe)
 	probe->to_server = classify_direction(outcome->accepted, outcome->peer_operation_completed);
 }
 
-/* Advise what to change if the server accepted a session before, but not this one. */
-static void advise_connecting(struct probe *probe)
-{
-	const struct outcome *outcome = probe->outcome;
-	bool told = rejection_reason(&outcome->rejection) != REFUSAL_NONE;
-	bool refused = outcome->end.status == STATUS_REFUSED;
-
-	if (probe->verified > 0 && !told && (refused || is_silence(outcome->end.status)))
-		strbuf_addf(
-			&probe->findings->advice,
-			"the server accepted an earlier session: check that it still runs and "
-			"does not hang, that it runs without --one-off, and that the path to it "
-			"is up; then run this again");
-}
-
 /* Report the server's hello, and an MTU smaller than this host's. */
 static void report_server(struct probe *probe)
 {
@@ -243,25 +227,40 @@ static int plain_length(const char *cause)
 	return (int)(advice ? (size_t)(advice - cause) : strlen(cause));
 }
 
+/* Report a session that got no connection. Return false. */
+static bool report_no_connection(struct probe *probe)
+{
+	const struct outcome *outcome = probe->outcome;
+	bool told = rejection_reason(&outcome->rejection) != REFUSAL_NONE;
+	bool left = outcome->end.status == STATUS_REFUSED || is_silence(outcome->end.status);
+	const char *cause = outcome->end.cause;
+
+	/* the step reach will have better advice */
+	strbuf_addf(&probe->findings->found, "%s: session of %" PRIu64 " byte%s: %.*s",
+		    outcome->peer, probe->size, plural(probe->size),
+		    probe_is_unreached(probe) ? plain_length(cause) : CAUSE_SIZE, cause);
+	if (probe->verified > 0 && left && !told)
+		strbuf_addf(&probe->findings->advice,
+			    "the server accepted an earlier session: check that it still runs and "
+			    "does not hang, that it runs without --one-off, and that the path to "
+			    "it is up; then run this again");
+	findings_report(probe->findings, "server", probe->path->untried && !probe->reached);
+	return false;
+}
+
 /* Replace the advice at the end of the failure's cause by what the sessions have shown. */
-__attribute__((format(printf, 2, 3))) static void add_cause(struct probe *probe, const char *format,
-							    ...)
+static void add_cause(struct probe *probe, const char *shown)
 {
 	struct failure before = probe->failure;
-	struct strbuf shown = { 0 };
-	va_list arguments;
 
-	va_start(arguments, format);
-	vsnprintf(shown.text, sizeof(shown.text), format, arguments);
-	va_end(arguments);
 	failure_set(&probe->failure, before.status, "%.*s; %s", plain_length(before.cause),
-		    before.cause, shown.text);
+		    before.cause, shown);
 }
 
 /* Name the cause of a size that fails repeatedly, while a smaller one passes repeatedly. */
 static void name_cause(struct probe *probe)
 {
-	struct strbuf *advice = &probe->findings->advice;
+	struct strbuf *advice = &probe->findings->advice, cause = { 0 };
 	const char *direction = "in one direction at least";
 
 	if (probe->to_server == DIRECTION_FAILED)
@@ -270,15 +269,15 @@ static void name_cause(struct probe *probe)
 		direction = "from server to client";
 	probe->mtu_named = !probe->path->infiniband && probe->verified < probe->path->mtu;
 	if (probe->path->infiniband) {
-		add_cause(probe, "packets are lost %s", direction);
+		strbuf_addf(&cause, "packets are lost %s", direction);
 		strbuf_addf(advice,
 			    "look at the path that the subnet manager has set up, at its MTU, and "
 			    "at the counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')");
 	} else if (probe->mtu_named) { /* no packet of full size has passed */
-		add_cause(probe,
-			  "large packets vanish %s: size %" PRIu64 " passes, size %" PRIu64
-			  " does not, both repeatedly",
-			  direction, probe->verified, probe->size);
+		strbuf_addf(&cause,
+			    "large packets vanish %s: size %" PRIu64 " passes, size %" PRIu64
+			    " does not, both repeatedly",
+			    direction, probe->verified, probe->size);
 		strbuf_addf(advice,
 			    "set the same MTU everywhere ('ip link set ... mtu', and the ports of "
 			    "switches): a host or switch on the path has a smaller one than the "
@@ -286,69 +285,61 @@ static void name_cause(struct probe *probe)
 			    "' from both hosts tests the path",
 			    probe->path->mtu, ping_size(probe));
 	} else {
-		add_cause(probe, "packets of every size arrive, but not this many at a time %s",
-			  direction);
+		strbuf_addf(&cause, "packets of every size arrive, but not this many at a time %s",
+			    direction);
 		strbuf_addf(advice, "look at the counters, at flow control (PFC, ECN), and at "
 				    "cables and switches");
 	}
+	add_cause(probe, cause.text);
+}
+
+static const char *const result_names[] = { "not known", "failed", "arrived", "verified" };
+
+/* Add the size and the results of both directions to the latest finding. */
+static void add_directions(struct probe *probe)
+{
+	struct json_object *finding = probe->findings->latest;
+
+	json_add_count(finding, "bytes", probe->size);
+	json_add_text(finding, "client_to_server", result_names[probe->to_server]);
+	json_add_text(finding, "server_to_client", result_names[probe->to_client]);
 }
 
 static void report_transfer(struct probe *probe)
 {
-	static const char *const names[] = { "not known", "failed", "arrived", "verified" };
-	const char *to_server = names[probe->to_server], *to_client = names[probe->to_client];
 	bool good = probe->failure.status == STATUS_SUCCESS;
 
 	strbuf_addf(&probe->findings->found,
 		    "%" PRIu64 " byte%s: client to server %s, server to client %s%s%s", probe->size,
-		    probe->size > 1 ? "s" : "", to_server, to_client, good ? "" : ": ",
-		    probe->failure.cause);
+		    plural(probe->size), result_names[probe->to_server],
+		    result_names[probe->to_client], good ? "" : ": ", probe->failure.cause);
 	findings_report(probe->findings, "transfer", good);
-	json_add_count(probe->findings->latest, "bytes", probe->size);
-	json_add_text(probe->findings->latest, "client_to_server", to_server);
-	json_add_text(probe->findings->latest, "server_to_client", to_client);
+	add_directions(probe);
 }
 
 /* ---- Sessions ---- */
 
 /*
- * Return true if the rejecting server may accept a connection soon: it ends the previous session,
- * and releases its memory, a little later than the client. Over iWARP the reset of the connection
- * may overtake the reason.
+ * Return true if the server, which has rejected a session, may accept one soon: it ends the
+ * previous session, and releases its memory, a little later than the client. Over iWARP the reset
+ * of the connection may overtake the reason.
  */
-static bool may_accept_soon(const struct probe *probe, const struct peer_hello *server)
+static bool may_accept_soon(const struct probe *probe)
 {
-	enum refusal refusal = rejection_reason(server);
+	const struct peer_hello *server = &probe->outcome->rejection;
+	bool early = server->hello_kind == HELLO_ABSENT
+			     ? probe->path->iwarp
+			     : rejection_reason(server) == REFUSAL_MEMORY;
 
-	if (server->hello_kind == HELLO_ABSENT)
-		return probe->path->iwarp && probe->verified > 0;
-	if (refusal == REFUSAL_MEMORY)
-		return probe->verified > 0;
-	return refusal == REFUSAL_SESSIONS;
-}
-
-/*
- * Prepare another attempt after a pause. Return false if the server cannot be expected to accept,
- * or the attempt would begin after `busy_deadline`.
- */
-static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
-			    int64_t busy_deadline)
-{
-	int64_t start = now_milliseconds() + BUSY_MILLISECONDS;
-
-	if (start >= busy_deadline || !may_accept_soon(probe, server))
+	if (!probe->outcome->rejected)
 		return false;
-	probe->start = start;
-	return true;
+	return (early && probe->verified > 0) || rejection_reason(server) == REFUSAL_SESSIONS;
 }
 
-/* Set probe->loss: compare the share of packets lost so far with MAX_LOSS. */
-static void classify_loss(struct probe *probe)
+/* Return true if the next session tests a size, and measures nothing. */
+static bool is_transfer(const struct probe *probe)
 {
-	const struct counters growth = counters_growth(&probe->before, &probe->after);
-
-	probe->loss = loss_classify(&growth, &probe->peer, probe->packets_to_server,
-				    probe->packets_to_client);
+	return !strcmp(probe->step, "transfer");
 }
 
 /* Return true if a session failed, other than by its rate. */
@@ -358,37 +349,24 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Return true if the time of the next session is limited: the loss is excessive, or retransmissions
- * may delay a transfer. With probe->needs_explaining there is no limit.
- */
-static bool has_limit(const struct probe *probe)
-{
-	bool transfers = !strcmp(probe->step, "transfer");
-	bool delayed = probe->loss.late || probe->loss.share > 0;
-
-	if (probe->needs_explaining)
-		return false;
-	return probe->loss.excessive || (transfers && delayed && !probe->patient);
-}
-
-/*
- * Set probe->stop_time. Return false, and set probe->stopped, if the next session has a limit, and
- * LOSSY_MILLISECONDS have passed.
+ * Set probe->stop_time. The next session has a limit if the loss is excessive, or if
+ * retransmissions may delay a transfer. Return false, and set probe->stopped, if it has a limit,
+ * and LOSSY_MILLISECONDS have passed. With probe->needs_explaining there is no limit.
  */
 static bool may_begin(struct probe *probe)
 {
+	const struct loss *loss = &probe->loss;
+	bool delayed = (loss->late || loss->share > 0) && is_transfer(probe) && !probe->patient;
+	bool limited = !probe->needs_explaining && (loss->excessive || delayed);
 	int64_t now = now_milliseconds(), begun;
-	bool limited;
 
 	if (probe->begun == 0)
 		probe->begun = now;
 	begun = probe->begun + probe->measuring;
-	classify_loss(probe);
-	limited = has_limit(probe);
 	probe->stop_time = INT64_MAX;
 	if (limited)
 		probe->stop_time =
-			begun + (probe->loss.excessive ? STOP_MILLISECONDS : LOSSY_MILLISECONDS);
+			begun + (loss->excessive ? STOP_MILLISECONDS : LOSSY_MILLISECONDS);
 	probe->stopped = limited && now >= begun + LOSSY_MILLISECONDS;
 	return !probe->stopped;
 }
@@ -403,42 +381,44 @@ static bool was_stopped(const struct probe *probe)
 /* Report the session that is left out or was interrupted because packets are lost. */
 static void report_stopped(struct probe *probe)
 {
-	bool transfers = !strcmp(probe->step, "transfer");
 	double seconds = (double)(now_milliseconds() - probe->begun) / 1e3;
 
-	classify_loss(probe);
 	if (!probe->loss.excessive) /* the session that was interrupted lost few packets */
 		failure_set(&probe->failure, STATUS_TIMED_OUT,
 			    "the sessions have taken %.0f s, and packets are lost", seconds);
-	if (transfers)
+	if (is_transfer(probe))
 		strbuf_addf(&probe->findings->found, "%" PRIu64 " byte%s: ", probe->size,
-			    probe->size == 1 ? "" : "s");
+			    plural(probe->size));
 	strbuf_addf(&probe->findings->found,
 		    "not %s: packets are lost, and the sessions have taken %.0f s",
-		    transfers ? "verified" : "measured", seconds);
+		    is_transfer(probe) ? "verified" : "measured", seconds);
 	findings_report(probe->findings, probe->step, false);
-	if (!transfers)
-		return;
-	json_add_count(probe->findings->latest, "bytes", probe->size);
-	json_add_text(probe->findings->latest, "client_to_server", "not known");
-	json_add_text(probe->findings->latest, "server_to_client", "not known");
+	probe->to_server = probe->to_client = DIRECTION_UNKNOWN;
+	if (is_transfer(probe))
+		add_directions(probe);
 }
 
-/* Add the server's counts of the latest sessions to those of the earlier ones. */
-static void add_peer_counts(struct probe *probe)
+/*
+ * Add the server's counts of the latest sessions to those of the earlier ones, and compare the
+ * share of packets lost so far with MAX_LOSS.
+ */
+static void classify_loss(struct probe *probe)
 {
+	const struct counters growth = counters_growth(&probe->before, &probe->after);
 	const struct peer_counts *latest = &probe->advertised;
 
 	if (latest->errors > 0) /* both numbers include an extra 1: add it once */
 		probe->peer.errors += latest->errors - (probe->peer.errors > 0);
 	probe->peer.missing += latest->missing;
 	probe->peer.retransmitted += latest->retransmitted;
+	probe->loss = loss_classify(&growth, &probe->peer, probe->packets_to_server,
+				    probe->packets_to_client);
 }
 
 /*
  * Run the next sessions. The client sends `size` bytes, and the server `wanted` bytes. If the
- * server rejects them, repeat them while may_be_accepted(). Return false if a session did not run,
- * or was stopped.
+ * server rejects them, and may_accept_soon(), repeat them after a pause until --timeout. Return
+ * false if a session did not run, or was stopped.
  */
 static bool try_session(struct probe *probe, uint64_t size, uint32_t wanted)
 {
@@ -456,19 +436,33 @@ static bool try_session(struct probe *probe, uint64_t size, uint32_t wanted)
 		complete = probe->outcome_count == probe->session.connections;
 		if (probe->outcome_count == 0)
 			return false;
+		classify_loss(probe);
 		outcome = probe->outcome;
 		probe->stopped = was_stopped(probe);
 		if (probe->stopped)
 			return false;
-	} while (complete && outcome->rejected &&
-		 may_be_accepted(probe, &outcome->rejection, busy_deadline));
-	add_peer_counts(probe);
+		probe->start = now_milliseconds() + BUSY_MILLISECONDS;
+	} while (complete && probe->start < busy_deadline && may_accept_soon(probe));
+	probe->start = 0;
 	if (outcome->end.status != STATUS_SUCCESS &&
 	    (!has_failed(probe) || outcome->end.status == STATUS_INTERRUPTED)) {
 		probe->needs_explaining = probe->stop_time == INT64_MAX;
 		failure_set(&probe->failure, outcome->end.status, "%s", outcome->end.cause);
 	}
 	return complete;
+}
+
+/*
+ * Let the next sessions perform this operation, for this number of seconds in each direction. 0
+ * means that a size is transferred once.
+ */
+static void set_operation(struct probe *probe, enum operation operation, unsigned int ours,
+			  unsigned int theirs)
+{
+	probe->session.operation = operation;
+	probe->session.duration_seconds = ours;
+	probe->session.wanted_seconds = theirs;
+	probe->measuring += (int64_t)MAX(ours, theirs) * 1000;
 }
 
 /*
@@ -581,20 +575,15 @@ static void explain_silence(struct probe *probe)
  */
 static bool rule_out_loss(struct probe *probe)
 {
-	struct options *session = &probe->session;
 	bool written;
 
-	classify_loss(probe);
 	if (!probe->stopped || probe->loss.excessive)
 		return false;
 	probe->patient = true;
-	session->operation = OPERATION_WRITE;
-	session->duration_seconds = session->wanted_seconds = 1;
+	set_operation(probe, OPERATION_WRITE, 1, 1);
 	written = run_measurement(probe, "rate", RATE_SIZE, RATE_SIZE);
-	session->operation = OPERATION_READ;
-	session->duration_seconds = session->wanted_seconds = 0;
+	set_operation(probe, OPERATION_READ, 0, 0);
 	probe->step = "transfer";
-	classify_loss(probe);
 	probe->stopped = written && probe->loss.excessive;
 	return written && !probe->stopped;
 }
@@ -614,17 +603,8 @@ static bool try_size(struct probe *probe, uint32_t size)
 	    !(rule_out_loss(probe) && try_session(probe, size, size)))
 		return false;
 	outcome = probe->outcome;
-	if (!outcome->connected) {
-		const char *cause = outcome->end.cause;
-
-		/* the step reach will have better advice */
-		strbuf_addf(&probe->findings->found, "%s: session of %" PRIu32 " byte%s: %.*s",
-			    outcome->peer, size, size > 1 ? "s" : "",
-			    probe_is_unreached(probe) ? plain_length(cause) : CAUSE_SIZE, cause);
-		advise_connecting(probe);
-		findings_report(probe->findings, "server", probe->path->untried && !probe->reached);
-		return false;
-	}
+	if (!outcome->connected)
+		return report_no_connection(probe);
 	if (probe->verified == 0 && outcome->hello.version > 0)
 		report_server(probe);
 	classify_outcomes(probe);
@@ -668,11 +648,11 @@ static bool try_sizes(struct probe *probe)
 static double skew(const struct rates *rates, const char **slower)
 {
 	bool server = rates->to_server < rates->to_client;
-	double least = server ? rates->to_server : rates->to_client;
-	double most = server ? rates->to_client : rates->to_server;
+	double least = MIN(rates->to_server, rates->to_client);
+	double most = MAX(rates->to_server, rates->to_client);
 
 	*slower = server ? "client to server" : "server to client";
-	return most > 0 ? most / (least > 1 ? least : 1) : 1;
+	return most > 0 ? most / MAX(least, 1) : 1;
 }
 
 /* Return true if the rates would be reported as slow: then a second measurement decides. */
@@ -681,24 +661,21 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
 	double wanted = (double)probe->options->minimum_rate;
 	const char *slower;
 
-	return skew(rates, &slower) >= MUCH_SLOWER || rates->to_server < wanted ||
-	       rates->to_client < wanted;
+	return skew(rates, &slower) >= MUCH_SLOWER ||
+	       MIN(rates->to_server, rates->to_client) < wanted;
 }
 
 /* Measure the rate of WRITEs, to the client if `back`, in bit/s. Return false if that failed. */
 static bool measure_rate(struct probe *probe, bool back, double *rate)
 {
 	unsigned int seconds = probe->options->duration_seconds;
-	struct rates arrived;
+	const struct rates *arrived;
 
-	probe->session.operation = OPERATION_WRITE;
-	probe->session.duration_seconds = back ? 0 : seconds;
-	probe->session.wanted_seconds = back ? seconds : 0;
-	probe->measuring += (int64_t)seconds * 1000;
+	set_operation(probe, OPERATION_WRITE, back ? 0 : seconds, back ? seconds : 0);
 	if (!run_measurement(probe, "rate", back ? 1 : RATE_SIZE, back ? RATE_SIZE : 1))
 		return false;
-	arrived = probe->outcome->rates;
-	*rate = back ? arrived.to_client : arrived.to_server;
+	arrived = &probe->outcome->rates;
+	*rate = back ? arrived->to_client : arrived->to_server;
 	return true;
 }
 
@@ -714,26 +691,17 @@ static void append_rate(struct probe *probe, const char *direction, double rate)
 }
 
 /* Set probe->failure if a direction is slower than --min-rate. */
-static void compare_rates(struct probe *probe, const struct rates *rates)
+static void compare_rates(struct probe *probe, const struct rates *rates, const char *slower)
 {
 	double wanted = (double)probe->options->minimum_rate;
-	bool server = rates->to_server < wanted, client = rates->to_client < wanted;
+	double least = MIN(rates->to_server, rates->to_client);
+	bool both = rates->to_server < wanted && rates->to_client < wanted;
 
-	if (probe->failure.status != STATUS_SUCCESS)
-		return;
-	if (server && client)
+	if (probe->failure.status == STATUS_SUCCESS && least < wanted)
 		failure_set(&probe->failure, STATUS_TOO_SLOW,
-			    "slower than --min-rate in both directions: %s and %s instead of %s; "
-			    "the contents are right",
-			    rate_describe(rates->to_server).text,
-			    rate_describe(rates->to_client).text, rate_describe(wanted).text);
-	else if (server || client)
-		failure_set(&probe->failure, STATUS_TOO_SLOW,
-			    "slower than --min-rate from %s: %s instead of %s; the contents are "
-			    "right",
-			    server ? "client to server" : "server to client",
-			    rate_describe(server ? rates->to_server : rates->to_client).text,
-			    rate_describe(wanted).text);
+			    "slower than --min-rate %s%s: %s instead of %s; the contents are right",
+			    both ? "in both directions" : "from ", both ? "" : slower,
+			    rate_describe(least).text, rate_describe(wanted).text);
 }
 
 static void add_rates(struct probe *probe, const struct rates *rates)
@@ -750,12 +718,11 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	double factor = skew(rates, &slower);
 	bool skewed;
 
-	classify_loss(probe);
 	/* lost packets would explain the difference */
 	skewed = factor >= MUCH_SLOWER && !probe->loss.excessive;
 	append_rate(probe, "client to server", rates->to_server);
 	append_rate(probe, "server to client", rates->to_client);
-	compare_rates(probe, rates);
+	compare_rates(probe, rates, slower);
 	if (probe->path->is_software)
 		strbuf_addf(&probe->findings->found,
 			    "; a software device has no link rate to compare with");
@@ -785,9 +752,7 @@ static unsigned int count_reads(const struct probe *probe)
 {
 	int64_t fit = INT64_C(10000000000) / probe->exchange;
 
-	if (fit > MAX_READS)
-		return MAX_READS;
-	return fit < MIN_READS ? MIN_READS : (unsigned int)fit;
+	return (unsigned int)MAX(MIN(fit, MAX_READS), MIN_READS);
 }
 
 /* Measure how long a READ takes: one at a time, with busy polling. Return false if that failed. */
@@ -796,10 +761,8 @@ static bool try_latency(struct probe *probe)
 	const struct latency *latency = &probe->latency;
 	double median, late;
 
-	probe->session.operation = OPERATION_READ;
+	set_operation(probe, OPERATION_READ, 0, 0);
 	probe->session.iterations = count_reads(probe);
-	probe->session.duration_seconds = 0;
-	probe->session.wanted_seconds = 0;
 	probe->session.depth = 1;
 	probe->session.busy_poll = true;
 	if (!run_measurement(probe, "latency", READ_SIZE, READ_SIZE))
@@ -825,7 +788,6 @@ static bool try_rates(struct probe *probe)
 	if (probe->options->duration_seconds == 0)
 		return true;
 	for (int look = 1; look == 1 || (look == 2 && look_slow(probe, &rates)); look++) {
-		classify_loss(probe);
 		if (look == 2 && probe->loss.excessive) /* lost packets explain a slow rate */
 			break;
 		if (!measure_rate(probe, false, &rates.to_server) ||
@@ -893,6 +855,7 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
  */
 static bool try_paths(struct probe *probe)
 {
+	unsigned int seconds = probe->options->duration_seconds;
 	struct options *session = &probe->session;
 	bool good;
 
@@ -900,15 +863,11 @@ static bool try_paths(struct probe *probe)
 	probe->step = "path";
 	if (session->connections == 1)
 		return true;
-	if (probe->options->duration_seconds > 0) {
-		session->operation = OPERATION_WRITE;
-		session->iterations = 0;
-		session->duration_seconds = probe->options->duration_seconds;
-		session->wanted_seconds = probe->options->duration_seconds;
-		probe->measuring += (int64_t)probe->options->duration_seconds * 1000;
-		session->depth = probe->options->depth;
-		session->busy_poll = false;
-	}
+	if (seconds > 0)
+		set_operation(probe, OPERATION_WRITE, seconds, seconds);
+	session->iterations = 0; /* no latency */
+	session->depth = probe->options->depth;
+	session->busy_poll = false;
 	/* even if one session did not run, report the others */
 	good = try_session(probe, RATE_SIZE, RATE_SIZE);
 	for (unsigned int i = 0; i < probe->outcome_count && !probe->process->signal_number; i++)
@@ -931,7 +890,7 @@ static bool go_on(struct probe *probe)
 	probe->before.any = probe->after.any = false;
 	probe->packets_to_server = probe->packets_to_client = 0;
 	probe->begun = probe->measuring = 0;
-	probe->connected = false;
+	probe->loss = (struct loss){ 0 };
 	memset(&probe->failure, 0, sizeof(probe->failure));
 	return true;
 }
@@ -1026,8 +985,7 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 	if (probe->begun == 0 || (!growth.any && probe->verified == 0) ||
 	    (!probe->connected && counters_describe(&growth).length == 0))
 		return status; /* no session, or neither counters nor a verified size */
-	classify_loss(probe);
-	if (probe->mtu_named) /* which explains the loss */
+	if (probe->mtu_named)  /* which explains the loss */
 		probe->loss = (struct loss){ 0 };
 	add_loss(probe, status);
 	if (growth.any)
