@@ -102,32 +102,22 @@ enum status check_path(struct check *check)
 
 /* ---- One request ---- */
 
-/* Return the answer to a connect request as the text of a fact. */
-static struct strbuf answer_of(const struct outcome *outcome)
-{
-	struct strbuf text = { 0 };
-
-	if (outcome->connected || outcome->rejection.hello_kind != HELLO_ABSENT)
-		strbuf_addf(&text, "answered");
-	else if (outcome->connect_status > 0)
-		strbuf_addf(&text, "%d", outcome->connect_status);
-	else if (outcome->end.status == STATUS_TIMED_OUT)
-		strbuf_addf(&text, "silent");
-	else if (outcome->connect_status == -ECONNREFUSED)
-		strbuf_addf(&text, "refused");
-	else
-		strbuf_addf(&text, "failed");
-	return text;
-}
-
 /* Set a fact to the answer to the latest connect request, and the name of a rejection's reason. */
 static void set_answer(struct check *check, enum fact fact)
 {
 	const struct outcome *outcome = check->probe.outcome;
 	const char *reason = rejection_describe(outcome->connect_status);
+	bool answered = outcome->connected || outcome->rejection.hello_kind != HELLO_ABSENT;
 
-	evidence_set(&check->evidence, fact, answer_of(outcome).text);
-	if (fact == FACT_request && outcome->connect_status > 0)
+	evidence_set(&check->evidence, fact,
+		     answered                                   ? "answered"
+		     : outcome->end.status == STATUS_TIMED_OUT  ? "silent"
+		     : outcome->connect_status == -ECONNREFUSED ? "refused"
+								: "failed");
+	if (answered || outcome->connect_status <= 0)
+		return;
+	evidence_set_number(&check->evidence, fact, (uint64_t)outcome->connect_status);
+	if (fact == FACT_request)
 		evidence_set(&check->evidence, FACT_reason, reason ? reason : "unknown");
 }
 
@@ -321,7 +311,7 @@ enum status check_finish(struct check *check, enum status status)
 	json_add_status(findings, status, check->process->signal_number);
 	json_add_text(findings, "error", cause_of(check, status));
 	if (check->options->json) {
-		findings_release(&check->findings);
+		findings_release();
 		print_json(check->process->console, findings);
 	} else {
 		if (check->options->port && probe_print_end(&check->probe, status))

@@ -51,12 +51,6 @@ static void write_last_words(int signal_number)
 	}
 }
 
-/* Replace the last words. A handler of this thread sees either the old ones or the new ones. */
-static void set_last_words(struct last_words *words)
-{
-	free(atomic_exchange(&last_words, words));
-}
-
 /* Let the last words be findings->all with a status. If memory runs out, keep the earlier ones. */
 static void keep_last_words(struct findings *findings)
 {
@@ -73,7 +67,8 @@ static void keep_last_words(struct findings *findings)
 		words->status = words->text + (strstr(line, key) - line) + sizeof(key) - 4;
 		memcpy(words->text, line, words->size - 1);
 		words->text[words->size - 1] = '\n';
-		set_last_words(words);
+		/* a handler of this thread sees either the old words or the new ones */
+		free(atomic_exchange(&last_words, words));
 	}
 	json_object_object_del(findings->all, "status");
 	json_object_object_del(findings->all, "error");
@@ -91,15 +86,13 @@ void findings_init(struct findings *findings, struct console *console, bool json
 
 void findings_hold(struct findings *findings)
 {
-	findings->held = true;
 	keep_last_words(findings);
 	process_before_end(write_last_words);
 }
 
-void findings_release(struct findings *findings)
+void findings_release(void)
 {
-	findings->held = false;
-	set_last_words(NULL);
+	free(atomic_exchange(&last_words, NULL));
 }
 
 static struct json_object *add_object(struct findings *findings, const char *step, bool good)
@@ -138,7 +131,7 @@ bool findings_report(struct findings *findings, const char *step, bool good)
 	if (!good && findings->first_failure.length == 0)
 		note_failure(findings, step);
 	findings->latest = add_object(findings, step, good);
-	if (findings->held)
+	if (atomic_load(&last_words))
 		keep_last_words(findings);
 	if (!findings->json)
 		print_result(findings->console, "%-11s %s", step, findings->found.text);

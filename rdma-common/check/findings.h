@@ -16,7 +16,6 @@
 struct findings {
 	struct console *console;
 	bool json;                   /* print no lines */
-	bool held;                   /* findings_hold() was called */
 	struct json_object *all;     /* object with an array for each step */
 	struct json_object *latest;  /* the latest finding, in an array of `all` */
 	struct strbuf found, advice; /* texts of the next finding, until findings_report() */
@@ -32,7 +31,7 @@ void findings_init(struct findings *findings, struct console *console, bool json
  * findings_release() ends this; the caller then prints findings->all itself.
  */
 void findings_hold(struct findings *findings);
-void findings_release(struct findings *findings);
+void findings_release(void);
 
 /*
  * Report findings->found and findings->advice for a step, and clear both. Set findings->latest to

@@ -2,24 +2,15 @@
 #include "loss.h"
 
 #include <string.h>
+#include <sys/param.h>
 
 /* Minimum number of lost packets that can be excessive: a single loss shows nothing. */
 #define MIN_LOST 2
 
-static uint64_t fewer(uint64_t one, uint64_t other)
-{
-	return one < other ? one : other;
-}
-
-static uint64_t more(uint64_t one, uint64_t other)
-{
-	return one > other ? one : other;
-}
-
 static double share_of(uint64_t count, uint64_t packets)
 {
 	/* each packet may be lost several times */
-	return packets > 0 ? (double)fewer(count, packets) / (double)packets : 0;
+	return packets > 0 ? (double)MIN(count, packets) / (double)packets : 0;
 }
 
 struct loss loss_classify(const struct counters *growth, const struct peer_counts *peer,
@@ -27,12 +18,12 @@ struct loss loss_classify(const struct counters *growth, const struct peer_count
 {
 	const struct sequence_errors here = counters_sequence_errors(growth);
 	/* the server has sent a NAK for a gap that it found */
-	uint64_t missing_there = more(peer->missing, here.naks);
-	uint64_t out = fewer(here.retransmitted, missing_there);
-	uint64_t in = fewer(here.missing, peer->retransmitted);
+	uint64_t missing_there = MAX(peer->missing, here.naks);
+	uint64_t out = MIN(here.retransmitted, missing_there);
+	uint64_t in = MIN(here.missing, peer->retransmitted);
 	double out_share = share_of(out, to_server), in_share = share_of(in, to_client);
 	bool none = out_share <= 0 && in_share <= 0;
-	struct loss loss = { .share = out_share > in_share ? out_share : in_share };
+	struct loss loss = { .share = MAX(out_share, in_share) };
 
 	if (out_share > 0 && in_share > 0)
 		loss.direction = "both";
@@ -47,11 +38,11 @@ struct loss loss_classify(const struct counters *growth, const struct peer_count
 struct strbuf loss_describe(const struct loss *loss)
 {
 	struct strbuf buf = { 0 };
+	bool both = loss->direction && !strcmp(loss->direction, "both");
 
-	if (loss->direction && !strcmp(loss->direction, "both"))
-		strbuf_addf(&buf, "packets are lost in both directions");
-	else if (loss->direction)
-		strbuf_addf(&buf, "packets are lost from %s", loss->direction);
+	if (loss->direction)
+		strbuf_addf(&buf, "packets are lost %s%s", both ? "in both directions" : "from ",
+			    both ? "" : loss->direction);
 	else if (loss->late || loss->reordered)
 		strbuf_addf(&buf, "packets are %s%s%s", loss->late ? "late" : "",
 			    loss->late && loss->reordered ? " and " : "",
