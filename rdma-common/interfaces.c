@@ -6,7 +6,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <rdma/rdma_netlink.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -55,51 +54,30 @@ static void add_addresses(struct strbuf *text, const struct ifaddrs *all, const 
 		strbuf_addf(text, " has none");
 }
 
-/* ---- The RDMA devices of this host ---- */
-
-struct device_search {
-	const char *name;
-	bool found;
-	char interface[IF_NAMESIZE]; /* empty if no port has an interface in this namespace */
-};
-
-static int take_interface(struct nl_msg *port, void *argument)
-{
-	struct device_search *search = argument;
-	const struct nlattr *name = netlink_find(port, 0, RDMA_NLDEV_ATTR_NDEV_NAME);
-
-	if (name && !search->interface[0])
-		nla_strlcpy(search->interface, name, sizeof(search->interface));
-	return NL_OK;
-}
-
-static int match_device(struct nl_msg *device, void *argument)
-{
-	struct device_search *search = argument;
-	struct nlattr *name = netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_NAME);
-
-	if (!name || strcmp(nla_get_string(name), search->name) != 0)
-		return NL_OK;
-	search->found = true;
-	netlink_ask_rdma(RDMA_NLDEV_CMD_PORT_GET,
-			 netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_INDEX), take_interface,
-			 search);
-	return NL_OK;
-}
-
 /* ---- Names ---- */
 
 /* Describe the network interface of a device, and its addresses. */
-static void add_device(struct strbuf *text, const struct ifaddrs *all,
-		       const struct device_search *device)
+static void add_device(struct strbuf *text, const struct ifaddrs *all, const struct rdma_port *port)
 {
-	strbuf_addf(text, "RDMA device %s", device->name);
-	if (!device->interface[0]) {
+	strbuf_addf(text, "RDMA device %s", port->device);
+	if (!port->interface[0]) {
 		strbuf_addf(text, " has no network interface here");
 		return;
 	}
-	strbuf_addf(text, " is on %s, which", device->interface);
-	add_addresses(text, all, device->interface);
+	strbuf_addf(text, " is on %s, which", port->interface);
+	add_addresses(text, all, port->interface);
+}
+
+/* Return a port of the device `name`, if possible with a network interface, or NULL. */
+static const struct rdma_port *find_device_port(const struct rdma_ports *ports, const char *name)
+{
+	const struct rdma_port *found = NULL;
+
+	for (const struct rdma_port *port = ports->list; *port->device; port++) {
+		if (!strcmp(port->device, name) && (!found || !found->interface[0]))
+			found = port;
+	}
+	return found;
 }
 
 /* Advise against the name of a network interface or an RDMA device. Return false for another. */
@@ -107,11 +85,10 @@ static bool advise_on_own_name(struct strbuf *text, const struct ifaddrs *all, c
 			       bool own)
 {
 	bool is_interface = has_interface(all, name);
-	struct device_search device = { .name = name };
+	const struct rdma_ports ports = netlink_list_ports();
+	const struct rdma_port *port = find_device_port(&ports, name);
 
-	if (!is_interface)
-		netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, match_device, &device);
-	if (!is_interface && !device.found)
+	if (!is_interface && !port)
 		return false;
 	if (!own) {
 		strbuf_addf(text,
@@ -125,7 +102,7 @@ static bool advise_on_own_name(struct strbuf *text, const struct ifaddrs *all, c
 		strbuf_addf(text, "%s", name);
 		add_addresses(text, all, name);
 	} else {
-		add_device(text, all, &device);
+		add_device(text, all, port);
 	}
 	return true;
 }

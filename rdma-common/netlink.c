@@ -150,6 +150,41 @@ struct device_folder device_folder(struct ibv_device *device, const struct devic
 	return folder;
 }
 
+/* Add a port to the list, if there is room for it. */
+static int take_port(struct nl_msg *message, void *context)
+{
+	const struct nlattr *device = netlink_find(message, 0, RDMA_NLDEV_ATTR_DEV_NAME);
+	const struct nlattr *interface = netlink_find(message, 0, RDMA_NLDEV_ATTR_NDEV_NAME);
+	struct rdma_ports *ports = context;
+	struct rdma_port *port = ports->list;
+
+	while (*port->device)
+		port++;
+	if (!device || port + 1 == ports->list + sizeof(ports->list) / sizeof(ports->list[0]))
+		return NL_OK;
+	nla_strlcpy(port->device, device, sizeof(port->device));
+	if (interface)
+		nla_strlcpy(port->interface, interface, sizeof(port->interface));
+	netlink_copy(netlink_find(message, 0, RDMA_NLDEV_ATTR_PORT_INDEX), &port->number,
+		     sizeof(port->number));
+	return NL_OK;
+}
+
+static int take_ports(struct nl_msg *device, void *ports)
+{
+	netlink_ask_rdma(RDMA_NLDEV_CMD_PORT_GET,
+			 netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_INDEX), take_port, ports);
+	return NL_OK;
+}
+
+struct rdma_ports netlink_list_ports(void)
+{
+	struct rdma_ports ports = { 0 };
+
+	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, take_ports, &ports);
+	return ports;
+}
+
 /* ---- Pause frames ---- */
 
 int netlink_take_family(struct nl_msg *message, void *family)

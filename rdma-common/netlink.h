@@ -9,6 +9,7 @@
 #define RDMA_COMMON_NETLINK_H
 
 #include <infiniband/verbs.h>
+#include <net/if.h>
 #include <netlink/attr.h>
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
@@ -69,6 +70,19 @@ struct device_folder {
  * folder that libibverbs found; ask the kernel for another name only if this folder is gone.
  */
 struct device_folder device_folder(struct ibv_device *device, const struct device_name *name);
+
+/* A port of a device. The interface is empty if it is in another network namespace. */
+struct rdma_port {
+	char device[IBV_SYSFS_NAME_MAX], interface[IF_NAMESIZE];
+	uint32_t number;
+};
+
+/* The ports of all devices, at most 127. A port without a device ends the list. */
+struct rdma_ports {
+	struct rdma_port list[128];
+};
+
+struct rdma_ports netlink_list_ports(void);
 
 /*
  * Return true if the RDMA subsystem is in exclusive mode, in which each device belongs to one

@@ -55,7 +55,7 @@ with_addresses() {
 	check 0
 	says "adapter     rdma0: software device"
 	says "link        rdma0 port 1: Ethernet, ACTIVE.*"
-	says "reach       addresses with an RDMA device: 192\.0\.2\.2, fd00::2 \(rdma0, eth0\)"
+	says "reach       addresses with an RDMA device: 192\.0\.2\.2 \(rdma0, eth0\), fd00::2 \(rdma0, eth0\)"
 	says "Ready\. Examine the path to another host next:"
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		[[ $output != *GID* ]]

@@ -28,15 +28,17 @@ static const char *gid_type_name(uint32_t type)
 /* Report the source, the device and the GID of a connection; set facts and fields of `path`. */
 static void report_address(struct path *path, struct rdma_cm_id *id)
 {
+	const char *device = ibv_get_device_name(id->verbs->device);
+	const struct endpoint own = endpoint_of(rdma_get_local_addr(id));
 	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
 	struct ibv_gid_entry gid;
 	const char *note;
 
+	path->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	path->infiniband = path->roce_v1 = false;
-	strbuf_addf(&path->findings->found, "resolved: source %s, device %s port %u",
-		    endpoint_of(rdma_get_local_addr(id)).address,
-		    ibv_get_device_name(id->verbs->device), id->port_num);
-	if (id->verbs->device->transport_type != IBV_TRANSPORT_IWARP && find_gid(id, &gid)) {
+	strbuf_addf(&path->findings->found, "resolved: source %s, device %s port %u", own.address,
+		    device, id->port_num);
+	if (!path->iwarp && find_gid(id, &gid)) {
 		bool named = gid.ndev_ifindex && if_indextoname(gid.ndev_ifindex, name);
 
 		path->infiniband = gid.gid_type == IBV_GID_TYPE_IB;
@@ -47,59 +49,36 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 			    gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "",
 			    note ? "; " : "", note ? note : "");
 	}
-	evidence_set(path->evidence, FACT_source, endpoint_of(rdma_get_local_addr(id)).address);
+	evidence_set(path->evidence, FACT_source, own.address);
+	evidence_set(path->evidence, FACT_device, device);
 	evidence_set(path->evidence, FACT_transport,
-		     id->verbs->device->transport_type == IBV_TRANSPORT_IWARP ? "iwarp"
-		     : path->infiniband                                       ? "infiniband"
-									      : "roce");
-	evidence_set(path->evidence, FACT_roce_version,
-		     !evidence_is(path->evidence, FACT_transport, "roce") ? ""
-		     : path->roce_v1                                      ? "1"
-									  : "2");
-	evidence_set(path->evidence, FACT_device, ibv_get_device_name(id->verbs->device));
+		     path->iwarp        ? "iwarp"
+		     : path->infiniband ? "infiniband"
+					: "roce");
+	if (evidence_is(path->evidence, FACT_transport, "roce"))
+		evidence_set(path->evidence, FACT_roce_version, path->roce_v1 ? "1" : "2");
 	findings_report(path->findings, "address", true);
 }
 
-/* Report why an address or a route is not resolved. `attempt` precedes the reason. Return false. */
-static bool unresolved(struct path *path, const char *step, const char *attempt, const char *reason,
-		       const char *advice)
+/* Report why an address or a route is not resolved. Return false. */
+static bool unresolved(struct path *path, const char *step, const char *reason, const char *advice)
 {
-	strbuf_addf(&path->findings->found, "not resolved: %s%s", attempt, reason);
-	strbuf_addf(&path->findings->advice, "%s", advice);
+	strbuf_addf(&path->findings->found, "not resolved: %s", reason);
+	strbuf_addf(&path->findings->advice, "%s", advice ? advice : "");
 	findings_report(path->findings, step, path->untried);
 	return false;
 }
 
 /*
- * Return true if the last call on `id` may have failed inside librdmacm after the kernel had
- * reported success. Its errno is then EPERM, whatever the reason was (ucma_complete() in
- * librdmacm's cma.c).
+ * Return the reason for the errno value of the last call on `id`. If the call failed inside
+ * librdmacm after the kernel had reported success, errno is EPERM, whatever the reason was
+ * (ucma_complete() in librdmacm's cma.c).
  */
-static bool hides_reason(const struct rdma_cm_id *id)
-{
-	return id->event && id->event->status == -1;
-}
-
 static const char *reason_of(const struct rdma_cm_id *id, int error)
 {
-	return hides_reason(id)
+	return id->event && id->event->status == -1
 		       ? "librdmacm failed and gives no reason (the kernel may have denied permission)"
 		       : strerror(error);
-}
-
-static const char *address_advice(const struct path *path, const struct rdma_cm_id *id, int error)
-{
-	const char *loopback = kind_advice(path->address->ai_addr);
-
-	if (hides_reason(id))
-		return "check that 'ibv_devices' lists the RDMA device that leads to the "
-		       "address, and that this user may open the files in /dev/infiniband";
-	if (error == EADDRNOTAVAIL && path->sources)
-		return "give --bind an address of this host ('ip address')";
-	if (loopback)
-		return loopback;
-	return "check that the host is up ('ping'), and that 'ip route get' shows a network "
-	       "interface that 'rdma link' lists";
 }
 
 /* Set the facts about a device with node GUID 0. */
@@ -115,9 +94,10 @@ static void describe_unusable(struct path *path)
 {
 	const struct devices *devices = path->devices;
 
-	evidence_set(path->evidence, FACT_usable, "no");
-	evidence_set(path->evidence, FACT_reliable, devices->any_reliable ? "yes" : "no");
-	evidence_set(path->evidence, FACT_link, devices->any_active ? "up" : "down");
+	evidence_set(path->evidence, FACT_unusable,
+		     !devices->any_reliable ? "unreliable"
+		     : devices->any_active  ? "unreached"
+					    : "down");
 	if (devices->unfound && devices->any_active)
 		describe_unfound(path, devices->unfound);
 }
@@ -140,6 +120,28 @@ static bool find_cause(struct path *path)
 		return false;
 	path_collect_evidence(path);
 	return reach_classify(path->evidence);
+}
+
+/* Report why the address is not resolved. Return false. */
+static bool unresolved_address(struct path *path, const struct rdma_cm_id *id, int error)
+{
+	const char *reason = reason_of(id, error), *loopback = kind_advice(path->address->ai_addr);
+	struct sockaddr *source = path->flow.source;
+
+	if (no_port_is_free(error))
+		return unresolved(path, "address", NO_PORT_REASON, NO_PORT_ADVICE);
+	if (error == EINVAL && source && lacks_interface(source))
+		return unresolved(path, "address", reason, own_interface_advice(source).text);
+	if (find_cause(path))
+		return unresolved(path, "address", reason, NULL);
+	if (error == EADDRNOTAVAIL && source)
+		return unresolved(path, "address", reason,
+				  "give --bind an address of this host ('ip address')");
+	return unresolved(
+		path, "address", reason,
+		loopback
+			? loopback
+			: "check that the host is up ('ping'), and that 'ip route get' shows a network interface that 'rdma link' lists");
 }
 
 /*
@@ -195,18 +197,12 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	int64_t remaining;
 
 	evidence_set_error(path->evidence, FACT_error, error);
-	if (no_port_is_free(error))
-		return unresolved(path, "address", "", NO_PORT_REASON, NO_PORT_ADVICE);
-	if (error == EINVAL && path->flow.source && lacks_interface(path->flow.source))
-		return unresolved(path, "address", "", strerror(error),
-				  own_interface_advice(path->flow.source).text);
 	if (error)
-		return unresolved(path, "address", "", reason_of(id, error),
-				  find_cause(path) ? "" : address_advice(path, id, error));
+		return unresolved_address(path, id, error);
 	report_address(path, id);
 	remaining = deadline - now_milliseconds();
 	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
-		return unresolved(path, "route", "", reason_of(id, errno),
+		return unresolved(path, "route", reason_of(id, errno),
 				  loopback ? loopback
 					   : "over InfiniBand, check that the subnet manager runs");
 	path->mtu = path_mtu(id);
@@ -252,8 +248,8 @@ static bool has_unfound_device(struct path *path)
 		return false;
 	describe_unfound(path, device);
 	evidence_set_error(path->evidence, FACT_error, ENODEV);
-	unresolved(path, "address", "", "librdmacm cannot find the RDMA device that leads there",
-		   find_cause(path) ? "" : guid_describe(device).text);
+	unresolved(path, "address", "librdmacm cannot find the RDMA device that leads there",
+		   find_cause(path) ? NULL : guid_describe(device).text);
 	return true;
 }
 
@@ -264,8 +260,10 @@ static bool has_unfound_device(struct path *path)
 static bool check_address(struct path *path)
 {
 	int64_t deadline = now_milliseconds() + timeout_milliseconds(path->options);
+	struct strbuf reason = { 0 };
 	struct rdma_cm_id *id;
 	bool found;
+	int error;
 
 	if (path->sources && !path->flow.source)
 		return refuse_source(path, "its address family differs from the server's",
@@ -274,22 +272,20 @@ static bool check_address(struct path *path)
 	if (has_unfound_device(path))
 		return false;
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
-		int error = errno;
-		const char *advice = descriptor_advice(error);
-
+		error = errno;
 		evidence_set_error(path->evidence, FACT_error, error);
-		return unresolved(path, "address",
-				  "cannot use the connection manager: ", strerror(error),
-				  advice ? advice : "");
+		strbuf_addf(&reason, "cannot use the connection manager: %s", strerror(error));
+		return unresolved(path, "address", reason.text, descriptor_advice(error));
 	}
-	if (set_type_of_service(id, path->options))
-		found = unresolved(path, "address", "cannot set --tos: ", strerror(errno), "");
-	else
+	if (set_type_of_service(id, path->options)) {
+		strbuf_addf(&reason, "cannot set --tos: %s", strerror(errno));
+		found = unresolved(path, "address", reason.text, NULL);
+	} else {
 		found = check_route(path, id, deadline);
+	}
 	if (found) {
 		const char *device = id->verbs->device->ibdev_path;
 
-		path->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 		path->is_software = host_is_software(device);
 		found = can_send(path);
 		path->gid[0] = '\0';

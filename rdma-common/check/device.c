@@ -89,7 +89,8 @@ static void describe_port(const struct devices *devices, struct ibv_context *ver
 	bool iwarp = verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	bool ethernet = port->link_layer == IBV_LINK_LAYER_ETHERNET && !iwarp;
 
-	strbuf_addf(found, "%s, %s", transport_name(verbs, port), ibv_port_state_str(port->state));
+	strbuf_addf(found, ": %s, %s", transport_name(verbs, port),
+		    ibv_port_state_str(port->state));
 	if (!iwarp)
 		strbuf_addf(found, ", MTU %u bytes (maximum %u%s)", mtu_bytes(port->active_mtu),
 			    mtu_bytes(port->max_mtu),
@@ -119,40 +120,39 @@ static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_
 	strbuf_addf(&devices->findings->advice, "%s", guid_describe(verbs).text);
 }
 
-/* Report a port of a device. If no port can be used, a rule explains it. */
-static void check_port(struct devices *devices, struct ibv_context *verbs, uint8_t number)
+/* Report a device or port, which is described unless it cannot be queried. */
+static void report_device(struct devices *devices, int error)
 {
-	struct ibv_port_attr port;
-	int error = verb_error(ibv_query_port(verbs, number, &port));
-
-	strbuf_addf(&devices->findings->found, "%s port %u: ", ibv_get_device_name(verbs->device),
-		    number);
-	if (error) {
-		strbuf_addf(&devices->findings->found, "cannot be queried: %s", strerror(error));
-	} else {
-		describe_port(devices, verbs, number, &port);
-		note_port(devices, verbs, number, &port);
-	}
+	if (error)
+		strbuf_addf(&devices->findings->found, ": cannot be queried: %s", strerror(error));
 	devices->any_broken |= error;
 	findings_report(devices->findings, "device", !error);
 }
 
-/* Report the ports of a device. */
+/* Report the ports of a device. If no port can be used, a rule explains it. */
 static void check_device(struct devices *devices, struct ibv_context *verbs)
 {
-	struct ibv_device_attr attributes;
+	const char *name = ibv_get_device_name(verbs->device);
+	struct ibv_device_attr attributes = { 0 };
 	int error = verb_error(ibv_query_device(verbs, &attributes));
 
 	if (error) {
-		strbuf_addf(&devices->findings->found, "%s: cannot be queried: %s",
-			    ibv_get_device_name(verbs->device), strerror(error));
-		devices->any_broken = true;
-		findings_report(devices->findings, "device", false);
+		strbuf_addf(&devices->findings->found, "%s", name);
+		report_device(devices, error);
 		return;
 	}
 	/* a uint8_t would become 0 after port 255 */
-	for (unsigned int port = 1; port <= attributes.phys_port_cnt; port++)
-		check_port(devices, verbs, (uint8_t)port);
+	for (unsigned int number = 1; number <= attributes.phys_port_cnt; number++) {
+		struct ibv_port_attr port;
+
+		strbuf_addf(&devices->findings->found, "%s port %u", name, number);
+		error = verb_error(ibv_query_port(verbs, (uint8_t)number, &port));
+		if (!error) {
+			describe_port(devices, verbs, (uint8_t)number, &port);
+			note_port(devices, verbs, (uint8_t)number, &port);
+		}
+		report_device(devices, error);
+	}
 }
 
 /* ---- Memory ---- */
@@ -208,17 +208,19 @@ void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
 
 /* ---- All devices ---- */
 
-/* Report a failed search for this host's addresses. Return false: no port is known to be usable. */
-static bool report_unbound(struct devices *devices)
+/*
+ * Report that no device, or no address of this host, is found, because of `error` if that is not 0.
+ * Return false.
+ */
+static bool report_none(struct devices *devices, const char *text, int error)
 {
-	const char *advice = descriptor_advice(devices->view_error);
-	bool exhausted = devices->view_error == EADDRNOTAVAIL;
+	bool exhausted = error == EADDRNOTAVAIL;
+	const char *advice = exhausted ? NO_PORT_ADVICE : descriptor_advice(error);
 
-	if (exhausted)
-		advice = NO_PORT_ADVICE;
-	strbuf_addf(&devices->findings->found,
-		    "cannot find out which addresses of this host lead to an RDMA port: %s",
-		    exhausted ? NO_PORT_REASON : strerror(devices->view_error));
+	strbuf_addf(&devices->findings->found, "%s%s%s", text, error ? ": " : "",
+		    exhausted ? NO_PORT_REASON
+		    : error   ? strerror(error)
+			      : "");
 	strbuf_addf(&devices->findings->advice, "%s", advice ? advice : "");
 	return findings_report(devices->findings, "device", false);
 }
@@ -226,13 +228,11 @@ static bool report_unbound(struct devices *devices)
 bool devices_check(struct devices *devices, bool with_memory)
 {
 	struct host_view *view = &devices->view;
-	const char *advice;
-	int count = 0, error;
+	int count = 0;
 
 	errno = 0;
 	view->devices = rdma_get_devices(&count);
-	error = view->devices ? 0 : errno;
-	devices->error = error;
+	devices->error = view->devices ? 0 : errno;
 	view->device_count = view->devices ? (size_t)count : 0;
 	if (view->device_count > 0)
 		devices->view_error = find_own_addresses(view);
@@ -242,20 +242,12 @@ bool devices_check(struct devices *devices, bool with_memory)
 			devices_try_memory(devices, view->devices[i]);
 	}
 	if (devices->view_error)
-		return report_unbound(devices);
-	if (view->device_count > 0)
-		return devices->any_usable;
-	advice = descriptor_advice(error);
-	strbuf_addf(&devices->findings->found, "none");
-	if (advice)
-		strbuf_addf(&devices->findings->found, ": %s", strerror(error));
-	strbuf_addf(&devices->findings->advice, "%s", advice ? advice : "");
-	return findings_report(devices->findings, "device", false);
-}
-
-static bool is_same_group(const struct host_address *one, const struct host_address *other)
-{
-	return one->verbs == other->verbs && one->interface_index == other->interface_index;
+		return report_none(
+			devices,
+			"cannot find out which addresses of this host lead to an RDMA port",
+			devices->view_error);
+	return view->device_count > 0 ? devices->any_usable
+				      : report_none(devices, "none", devices->error);
 }
 
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found)
@@ -263,26 +255,13 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 	const struct host_view *view = &devices->view;
 
 	for (size_t i = 0; i < view->address_count; i++) {
-		const struct host_address *first = &view->addresses[i];
-		size_t count = 0;
+		const struct host_address *one = &view->addresses[i];
 
-		/* print all addresses of a device and interface together, at the first of them */
-		for (size_t j = 0; j < view->address_count; j++) {
-			const struct host_address *other = &view->addresses[j];
-
-			if (!is_same_group(first, other) || !strncmp(other->address, "fe80:", 5))
-				continue;
-			if (j < i)
-				break;
-			strbuf_addf(found, "%s%s",
-				    count++         ? ", "
-				    : found->length ? "; "
-						    : "addresses with an RDMA device: ",
-				    other->address);
-		}
-		if (count > 0)
-			strbuf_addf(found, " (%s, %s)", ibv_get_device_name(first->verbs->device),
-				    first->interface);
+		if (strncmp(one->address, "fe80:", 5) != 0)
+			strbuf_addf(found, "%s%s (%s, %s)",
+				    found->length ? ", " : "addresses with an RDMA device: ",
+				    one->address, ibv_get_device_name(one->verbs->device),
+				    one->interface);
 	}
 }
 

@@ -161,12 +161,11 @@ static int examine_link(struct nl_msg *message, void *evidence)
 		evidence_set(evidence, FACT_bond_devices, "");
 	/* rdma_cm of Linux 6.1 resolves no address over another type, such as a tunnel */
 	evidence_set(evidence, FACT_route_kind,
-		     link->ifi_type == ARPHRD_ETHER        ? "ethernet"
+		     !strcmp(kind, "veth")                 ? kind
+		     : link->ifi_type == ARPHRD_ETHER      ? "ethernet"
 		     : link->ifi_type == ARPHRD_INFINIBAND ? "infiniband"
 		     : link->ifi_type == ARPHRD_LOOPBACK   ? "loopback"
 							   : kind);
-	if (!strcmp(kind, "veth"))
-		evidence_set(evidence, FACT_route_kind, kind);
 	return NL_OK;
 }
 
@@ -290,45 +289,11 @@ static int examine_neighbour(struct nl_msg *message, void *evidence)
 
 /* ---- RDMA devices ---- */
 
-/* A port of a device. The interface is empty if it is in another network namespace. */
-struct port {
-	char device[IBV_SYSFS_NAME_MAX], interface[IF_NAMESIZE];
-	uint32_t number;
-};
-
-struct ports {
-	struct port list[128];
-	size_t count;
-};
-
-static int take_port(struct nl_msg *message, void *context)
-{
-	struct ports *ports = context;
-	struct port *port = &ports->list[ports->count];
-
-	if (ports->count == sizeof(ports->list) / sizeof(ports->list[0]))
-		return NL_OK;
-	snprintf(port->device, sizeof(port->device), "%s",
-		 text_of(netlink_find(message, 0, RDMA_NLDEV_ATTR_DEV_NAME), ""));
-	snprintf(port->interface, sizeof(port->interface), "%s",
-		 text_of(netlink_find(message, 0, RDMA_NLDEV_ATTR_NDEV_NAME), ""));
-	netlink_copy(netlink_find(message, 0, RDMA_NLDEV_ATTR_PORT_INDEX), &port->number,
-		     sizeof(port->number));
-	ports->count++;
-	return NL_OK;
-}
-
-static int take_ports(struct nl_msg *device, void *ports)
-{
-	netlink_ask_rdma(RDMA_NLDEV_CMD_PORT_GET,
-			 netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_INDEX), take_port, ports);
-	return NL_OK;
-}
-
 /* Return the port of the route's interface, or without a route any, or NULL. */
-static const struct port *find_port(const struct evidence *evidence, const struct ports *ports)
+static const struct rdma_port *find_port(const struct evidence *evidence,
+					 const struct rdma_ports *ports)
 {
-	for (const struct port *port = ports->list; port < ports->list + ports->count; port++) {
+	for (const struct rdma_port *port = ports->list; *port->device; port++) {
 		if (*port->interface &&
 		    (!is_known(evidence, FACT_route_interface) ||
 		     evidence_is(evidence, FACT_route_interface, port->interface)))
@@ -350,12 +315,12 @@ static struct sysfs_line name_of_link(const char *interface, const char *link)
 }
 
 /* Set the facts about the network interfaces of the device and of the other ones. */
-static void examine_ports(struct evidence *evidence, const struct ports *ports)
+static void examine_ports(struct evidence *evidence, const struct rdma_ports *ports)
 {
-	const struct port *member = NULL;
+	const struct rdma_port *member = NULL;
 	struct strbuf members = { 0 };
 
-	for (const struct port *port = ports->list; port < ports->list + ports->count; port++) {
+	for (const struct rdma_port *port = ports->list; *port->device; port++) {
 		bool same = evidence_is(evidence, FACT_device, port->device);
 		bool has_gid = evidence_is(evidence, FACT_gid_interface, port->interface);
 
@@ -381,7 +346,7 @@ static void examine_ports(struct evidence *evidence, const struct ports *ports)
 
 /* Describe the device that has the source address, or else that of the route, or the first one. */
 static void find_devices(struct evidence *evidence, const struct host_view *view,
-			 const struct port *of_route)
+			 const struct rdma_port *of_route)
 {
 	const struct host_address *own = find_source(evidence, view);
 	unsigned int port = own ? own->port : of_route ? of_route->number : 1;
@@ -413,7 +378,7 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 		if (!is_known(evidence, FACT_transport))
 			evidence_set(evidence, FACT_transport, host_transport(folder, port));
 		/* a device that the route does not use is no cause */
-		if ((of_route || evidence_is(evidence, FACT_usable, "no")) &&
+		if ((of_route || is_known(evidence, FACT_unusable)) &&
 		    host_port_lacks_gids(folder, port))
 			evidence_set(evidence, FACT_gids, "none");
 	}
@@ -462,9 +427,9 @@ static void examine_cgroup(void *context, const char *folder)
 	snprintf(key, sizeof(key), "%.127s ", evidence->facts[FACT_device]);
 	limit = sysfs_find_line(key, "%s/rdma.max", folder);
 	use = sysfs_find_line(key, "%s/rdma.current", folder);
-	left = left_of("hca_handle=", limit.text, use.text) == 0
-		       ? 0
-		       : left_of("hca_object=", limit.text, use.text);
+	left = left_of("hca_object=", limit.text, use.text);
+	if (left_of("hca_handle=", limit.text, use.text) == 0)
+		left = 0;
 	if (left >= tightest->left)
 		return;
 	tightest->left = left;
@@ -482,34 +447,20 @@ void evidence_find_limit(struct evidence *evidence, const char *root)
 
 /* ---- The RDMA subsystem ---- */
 
-/* Return true if the list of listeners has this entry. */
-static bool is_listed(const char *list, const char *entry)
-{
-	const char *end = list;
-
-	while ((end = strstr(end, entry))) {
-		end += strlen(entry);
-		if (!*end || *end == ',')
-			return true;
-	}
-	return false;
-}
-
 void evidence_add_listener(struct evidence *evidence, const char *entry)
 {
 	const char *known = evidence->facts[FACT_listeners];
-	bool any = strcmp(known, "none") != 0;
-	struct strbuf list = { 0 };
+	const size_t room = sizeof(evidence->facts[FACT_listeners]) - strlen(", ...");
+	struct strbuf list = { 0 }, listed = { 0 };
 
+	strbuf_addf(&list, "%s, ", known);
+	strbuf_addf(&listed, "%s, ", entry);
 	/* a listener has an identifier for each device and family */
-	if (is_listed(known, entry) || is_listed(known, "..."))
+	if (strstr(list.text, listed.text) || strstr(known, "..."))
 		return;
-	strbuf_addf(&list, "%s%s%s", any ? known : "", any ? ", " : "", entry);
-	if (list.length + strlen(", ...") >= sizeof(evidence->facts[FACT_listeners])) {
-		list.length = 0;
-		strbuf_addf(&list, "%s, ...", known);
-	}
-	evidence_set(evidence, FACT_listeners, list.text);
+	strbuf_addf(&list, "%s", list.length + strlen(entry) < room ? entry : "...");
+	evidence_set(evidence, FACT_listeners,
+		     strcmp(known, "none") ? list.text : list.text + strlen("none, "));
 }
 
 /* If a program listens with this identifier, add it to the listeners. */
@@ -619,16 +570,10 @@ void evidence_collect_listeners(struct evidence *evidence, const struct flow *fl
 
 /* ---- The socket of Soft-RoCE ---- */
 
-/* Return the local port of a line of /proc/net/udp (proc(5)), or 0 for a line without one. */
-static unsigned int port_of_socket(const char *line)
-{
-	const char *address = strchr(line, ':');
-	const char *port = address ? strchr(address + 1, ':') : NULL;
-
-	return port ? (unsigned int)strtoul(port + 1, NULL, 16) : 0;
-}
-
-/* Soft-RoCE has a UDP socket of the kernel in each network namespace that it serves. */
+/*
+ * Soft-RoCE has a UDP socket of the kernel in each network namespace that it serves. A line of
+ * /proc/net/udp has "NUMBER: ADDRESS:PORT", in hexadecimal (proc(5)).
+ */
 static void find_roce_socket(struct evidence *evidence)
 {
 	FILE *file = fopen("/proc/net/udp", "re");
@@ -638,7 +583,7 @@ static void find_roce_socket(struct evidence *evidence)
 	if (!file)
 		return;
 	while (port != ROCE_PORT && fgets(line, sizeof(line), file))
-		port = port_of_socket(line);
+		sscanf(line, "%*[^:]: %*[^:]:%x", &port);
 	fclose(file);
 	evidence_set(evidence, FACT_roce_socket, port == ROCE_PORT ? "yes" : "no");
 }
@@ -650,12 +595,11 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 {
 	struct ibv_device **drivers = ibv_get_device_list(NULL);
 	bool opened = view && view->device_count > 0;
-	const struct port *of_route;
-	struct ports ports = { 0 };
+	const struct rdma_ports ports = netlink_list_ports();
+	const struct rdma_port *of_route;
 
 	if (flow->address)
 		find_route(evidence, view, flow);
-	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, take_ports, &ports);
 	of_route = find_port(evidence, &ports);
 	find_devices(evidence, view, of_route);
 	examine_ports(evidence, &ports);

@@ -26,9 +26,7 @@
 	X(software)         /* "yes": the device is software; "no" */                              \
 	X(error)            /* errno name of the call that failed on this host */                  \
 	X(memory)           /* "failed": the memory of a session cannot be registered */           \
-	X(usable)           /* "no": no port of a device can be used */                            \
-	X(reliable)         /* "no": no device has reliable connections; "yes" */                  \
-	X(link)             /* "down": no port of a device is active; "up" */                      \
+	X(unusable)         /* why no port can be used: "unreliable", "down", "unreached" */       \
 	X(drivers)          /* "none": libibverbs has no driver for any device; "some" */          \
 	X(kernel_device)    /* first device in sysfs; "none" */                                    \
 	X(file)             /* a file in /dev/infiniband that this process cannot open */          \
