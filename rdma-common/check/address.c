@@ -137,11 +137,10 @@ static bool unresolved_address(struct path *path, const struct rdma_cm_id *id, i
 	if (error == EADDRNOTAVAIL && source)
 		return unresolved(path, "address", reason,
 				  "give --bind an address of this host ('ip address')");
-	return unresolved(
-		path, "address", reason,
-		loopback
-			? loopback
-			: "check that the host is up ('ping'), and that 'ip route get' shows a network interface that 'rdma link' lists");
+	return unresolved(path, "address", reason,
+			  loopback ? loopback
+				   : "check that the host is up ('ping'), and that 'ip route "
+				     "get' shows a network interface that 'rdma link' lists");
 }
 
 /*

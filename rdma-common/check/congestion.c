@@ -114,31 +114,21 @@ static void describe(const char *name, int priorities, struct strbuf *buf)
 	}
 }
 
-/* Append the priority of packets with this DSCP. Return true if PFC is not on for them. */
-static bool describe_class(const struct congestion *congestion, struct strbuf *buf)
-{
-	int priority = congestion->priority, pfc = congestion->pfc;
-	bool lossless = pfc == UINT8_MAX || (priority >= 0 && pfc >> priority & 1);
-
-	if (priority < 0)
-		strbuf_addf(buf, "DSCP %u has no priority of its own; ", congestion->dscp);
-	else
-		strbuf_addf(buf, "DSCP %u -> priority %d: %s; ", congestion->dscp, priority,
-			    lossless ? "PFC on" : "lossy");
-	return !lossless;
-}
-
 bool congestion_text(const struct congestion *congestion, struct strbuf *buf)
 {
-	bool lossy = false;
+	int priority = congestion->priority, pfc = congestion->pfc;
+	bool lossy = pfc >= 0 && pfc != UINT8_MAX && (priority < 0 || !(pfc >> priority & 1));
 
-	if (congestion->pfc < 0 && congestion->ecn < 0) {
+	if (pfc < 0 && congestion->ecn < 0) {
 		strbuf_addf(buf, "the driver does not report PFC or ECN");
 		return false;
 	}
-	if (congestion->pfc >= 0)
-		lossy = describe_class(congestion, buf);
-	describe("PFC", congestion->pfc, buf);
+	if (pfc >= 0 && priority < 0)
+		strbuf_addf(buf, "DSCP %u has no priority of its own; ", congestion->dscp);
+	else if (pfc >= 0)
+		strbuf_addf(buf, "DSCP %u -> priority %d: %s; ", congestion->dscp, priority,
+			    lossy ? "lossy" : "PFC on");
+	describe("PFC", pfc, buf);
 	describe(", ECN", congestion->ecn, buf);
 	return lossy;
 }

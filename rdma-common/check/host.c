@@ -2,7 +2,6 @@
 #include "host.h"
 
 #include <arpa/inet.h>
-#include <glob.h>
 #include <infiniband/verbs.h>
 #include <limits.h>
 #include <stdio.h>
@@ -19,9 +18,8 @@ struct host {
 	const char *root;
 	const struct host_view *view;
 	struct findings *findings; /* with the texts of the next finding */
-	glob_t devices;            /* folders of all devices in sysfs */
-	const char *device;        /* folder of the current device */
-	const char *name;          /* name of the current device */
+	char device[PATH_MAX];     /* folder of the current device */
+	const char *name;          /* its name */
 	bool software;             /* the device has no adapter */
 	struct ibv_context *verbs;
 	unsigned int port;
@@ -33,6 +31,14 @@ struct host {
 };
 
 /* ---- Files and findings ---- */
+
+/* Store the path of the device's folder in sysfs. */
+static void find_folder(const struct host *host, const struct ibv_context *verbs,
+			char folder[PATH_MAX])
+{
+	snprintf(folder, PATH_MAX, "%s/sys/class/infiniband/%s", host->root,
+		 ibv_get_device_name(verbs->device));
+}
 
 /* Read a file of the PCI function, which is the parent of an auxiliary device (irdma, mana). */
 static struct sysfs_line read_pci(const struct host *host, const char *name)
@@ -127,14 +133,13 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
  */
 static double adapter_rate(const struct host *host)
 {
-	char own[PATH_MAX], other[PATH_MAX];
+	char own[PATH_MAX], other[PATH_MAX], device[PATH_MAX];
 	double sum = 0;
 
 	if (!find_adapter(host->device, own))
 		return device_rate(host->device);
-	for (size_t i = 0; i < host->devices.gl_pathc; i++) {
-		const char *device = host->devices.gl_pathv[i];
-
+	for (size_t i = 0; i < host->view->device_count; i++) {
+		find_folder(host, host->view->devices[i], device);
 		if (find_adapter(device, other) && !strcmp(other, own))
 			sum += device_rate(device);
 	}
@@ -420,16 +425,6 @@ const struct host_address *host_find_address(const struct host_view *view,
 	return NULL;
 }
 
-/* Return the context of a device, or NULL if it cannot be opened. */
-static struct ibv_context *find_device(const struct host_view *view, const char *name)
-{
-	for (size_t i = 0; i < view->device_count; i++) {
-		if (!strcmp(ibv_get_device_name(view->devices[i]->device), name))
-			return view->devices[i];
-	}
-	return NULL;
-}
-
 /* Return true if a port of the device is judged (host_examine()). */
 static bool port_counts(const struct host *host, unsigned int port)
 {
@@ -437,13 +432,14 @@ static bool port_counts(const struct host *host, unsigned int port)
 	       host_find_address(host->view, host->verbs, port);
 }
 
-static void examine_device(struct host *host)
+static void examine_device(struct host *host, struct ibv_context *verbs)
 {
 	double rate;
 
-	host->name = strrchr(host->device, '/') + 1;
-	host->verbs = find_device(host->view, host->name);
-	if (!host->verbs)
+	host->verbs = verbs;
+	host->name = ibv_get_device_name(verbs->device);
+	find_folder(host, verbs, host->device);
+	if (access(host->device, F_OK)) /* no sysfs */
 		return;
 	host->software = host_is_software(host->device);
 	host->counts = false;
@@ -474,16 +470,9 @@ static void judge_gids(struct host *host)
 bool host_examine(const char *root, const struct host_view *view, struct findings *findings)
 {
 	struct host host = { .root = root, .view = view, .findings = findings };
-	char pattern[PATH_MAX];
 
-	snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*", root);
-	if (!glob(pattern, 0, NULL, &host.devices)) {
-		for (size_t i = 0; i < host.devices.gl_pathc; i++) {
-			host.device = host.devices.gl_pathv[i];
-			examine_device(&host);
-		}
-	}
+	for (size_t i = 0; i < view->device_count; i++)
+		examine_device(&host, view->devices[i]);
 	judge_gids(&host);
-	globfree(&host.devices);
 	return host.any_limited;
 }

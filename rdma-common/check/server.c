@@ -134,21 +134,17 @@ static bool is_silence(enum status status)
 	return status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST;
 }
 
-/* Return the result of a direction. A completed operation shows only delivery by the adapters. */
-static enum direction_result classify_direction(bool verified, bool completed)
-{
-	if (verified)
-		return DIRECTION_VERIFIED;
-	return completed ? DIRECTION_ARRIVED : DIRECTION_UNKNOWN;
-}
-
 /* Set the results of both directions of the latest session, in which both sides read. */
 static void classify_outcomes(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
 
-	probe->to_client = classify_direction(outcome->verified, outcome->operation_completed);
-	probe->to_server = classify_direction(outcome->accepted, outcome->peer_operation_completed);
+	probe->to_client = outcome->verified              ? DIRECTION_VERIFIED
+			   : outcome->operation_completed ? DIRECTION_ARRIVED
+							  : DIRECTION_UNKNOWN;
+	probe->to_server = outcome->accepted                   ? DIRECTION_VERIFIED
+			   : outcome->peer_operation_completed ? DIRECTION_ARRIVED
+							       : DIRECTION_UNKNOWN;
 }
 
 /* Report the server's hello, and an MTU smaller than this host's. */
@@ -533,10 +529,8 @@ static bool fails_again(struct probe *probe)
 	if (!try_session(probe, probe->size, (uint32_t)probe->size))
 		return false;
 	classify_outcomes(probe);
-	if (to_server > probe->to_server)
-		probe->to_server = to_server;
-	if (to_client > probe->to_client)
-		probe->to_client = to_client;
+	probe->to_server = MAX(probe->to_server, to_server);
+	probe->to_client = MAX(probe->to_client, to_client);
 	if (!both_arrived(probe))
 		return is_silence(probe->outcome->end.status);
 	probe->to_server = to_server;
