@@ -94,11 +94,6 @@ const char *cgroup_advice(int error)
 	       "rdma.max in that cgroup and its parents";
 }
 
-const char *zero_guid_advice(bool infiniband)
-{
-	return infiniband ? ZERO_GUID_INFINIBAND_ADVICE : ZERO_GUID_ADVICE;
-}
-
 const char *missing_device_advice(bool present, bool openable, bool exclusive)
 {
 	if (present && openable)

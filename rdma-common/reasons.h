@@ -59,15 +59,10 @@ const char *cgroup_advice(int error);
 #define ZERO_GUID(device) "RDMA device " device " has node GUID 0, so librdmacm cannot find it"
 
 /* Advice on such a device, which is a virtual function without a configuration. */
-#define ZERO_GUID_ADVICE                                                                     \
-	"on the host that has the physical function set the virtual function's MAC address " \
-	"('ip link set PF vf N mac ADDRESS'), then unbind and bind it"
-#define ZERO_GUID_INFINIBAND_ADVICE                                                        \
-	"on the host that has the physical function set the virtual function's node GUID " \
-	"('ip link set PF vf N node_guid GUID'), then unbind and bind it"
-
-/* Return the advice on such a device; `infiniband`: its transport is InfiniBand. */
-const char *zero_guid_advice(bool infiniband);
+#define ZERO_GUID_ADVICE                                                                    \
+	"on the host that has the physical function set the virtual function's MAC address" \
+	", or over InfiniBand its node GUID ('ip link set PF vf N mac ADDRESS', "           \
+	"'... node_guid GUID'), then unbind and bind it"
 
 /*
  * Return what to change if librdmacm finds no device. `present`: sysfs has a device. `openable`:

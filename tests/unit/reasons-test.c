@@ -66,10 +66,4 @@ TEST(advice_on_a_missing_device_names_the_likely_cause)
 			rows[i].text));
 }
 
-TEST(advice_on_node_guid_0_sets_the_address_that_the_transport_needs)
-{
-	assert_non_null(strstr(zero_guid_advice(false), "'ip link set PF vf N mac ADDRESS'"));
-	assert_non_null(strstr(zero_guid_advice(true), "'ip link set PF vf N node_guid GUID'"));
-}
-
 RUN_TESTS(NULL, NULL)
