@@ -44,27 +44,6 @@
 
 /* ---- The outcome of a session ---- */
 
-/* Return the nanoseconds, at least 1, from the operation's start to the server's verdict. */
-static int64_t elapsed(const struct connection *connection)
-{
-	const struct session *session = connection_session(connection);
-
-	return MAX(session->verdict_time - session->measurement.started, 1);
-}
-
-/*
- * Return the rates of a session of WRITEs, in bit/s. The time ends at the server's verdict: over
- * iWARP a completion does not show that the bytes arrived.
- */
-static struct rates rates_of(const struct connection *connection)
-{
-	const struct session *session = connection_session(connection);
-	double scale = 8e9 / (double)elapsed(connection);
-
-	return (struct rates){ (double)session->measurement.bytes * scale,
-			       (double)session->peer_verdict.length * scale };
-}
-
 static void count_packets(struct probe *probe, const struct connection *connection)
 {
 	const struct session *session = connection_session(connection);
@@ -77,6 +56,14 @@ static void count_packets(struct probe *probe, const struct connection *connecti
 	probe->packets_to_client += SESSION_PACKETS + (writes ? peers : ours);
 }
 
+/* Return the result of a direction. A completed operation shows only delivery by the adapters. */
+static enum direction_result classify_direction(bool verified, bool completed)
+{
+	if (verified)
+		return DIRECTION_VERIFIED;
+	return completed ? DIRECTION_ARRIVED : DIRECTION_UNKNOWN;
+}
+
 void probe_take(struct probe *probe, const struct connection *connection)
 {
 	const struct setup *setup = &connection->setup;
@@ -84,6 +71,13 @@ void probe_take(struct probe *probe, const struct connection *connection)
 	struct outcome *outcome = &probe->outcomes[probe->outcome_count++];
 	const struct message *verdict = &session->peer_verdict;
 	const struct protocol *protocol = &session->protocol;
+	bool completed = operation_completed(session) && !protocol->gave_up;
+	bool accepted = protocol->remote == REMOTE_VERDICT &&
+			protocol->peer_verdict.status == STATUS_SUCCESS;
+	bool peer_completed = protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT;
+	/* over iWARP a completion does not show that the bytes arrived; the verdict does */
+	int64_t elapsed = MAX(session->verdict_time - session->measurement.started, 1);
+	double scale = 8e9 / (double)elapsed;
 
 	*outcome = (struct outcome){
 		.rejected = connection->rejected,
@@ -92,15 +86,12 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		.connected = protocol->connected,
 		.hello = setup->terms.peer,
 		.port = source_port(setup->id),
-		.operation_completed = operation_completed(session) && !protocol->gave_up,
-		.peer_operation_completed =
-			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,
-		.verified = digest_matched(protocol),
-		.accepted = protocol->remote == REMOTE_VERDICT &&
-			    protocol->peer_verdict.status == STATUS_SUCCESS,
+		.to_server = classify_direction(accepted, peer_completed),
+		.to_client = classify_direction(digest_matched(protocol), completed),
 		.end = connection->outcome,
-		.elapsed = elapsed(connection),
-		.rates = rates_of(connection),
+		.elapsed = elapsed,
+		.rates = { (double)session->measurement.bytes * scale,
+			   (double)verdict->length * scale },
 	};
 	snprintf(outcome->peer, sizeof(outcome->peer), "%s", setup->peer.text);
 	probe->connected |= protocol->connected;
@@ -132,19 +123,6 @@ void probe_take(struct probe *probe, const struct connection *connection)
 static bool is_silence(enum status status)
 {
 	return status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST;
-}
-
-/* Set the results of both directions of the latest session, in which both sides read. */
-static void classify_outcomes(struct probe *probe)
-{
-	const struct outcome *outcome = probe->outcome;
-
-	probe->to_client = outcome->verified              ? DIRECTION_VERIFIED
-			   : outcome->operation_completed ? DIRECTION_ARRIVED
-							  : DIRECTION_UNKNOWN;
-	probe->to_server = outcome->accepted                   ? DIRECTION_VERIFIED
-			   : outcome->peer_operation_completed ? DIRECTION_ARRIVED
-							       : DIRECTION_UNKNOWN;
 }
 
 /* Report the server's hello, and an MTU smaller than this host's. */
@@ -484,9 +462,9 @@ static bool find_direction(struct probe *probe)
 {
 	if (!try_session(probe, probe->size, 1))
 		return false;
-	classify_outcomes(probe);
-	probe->to_client =
-		probe->to_server == DIRECTION_VERIFIED ? DIRECTION_FAILED : DIRECTION_UNKNOWN;
+	probe->to_server = probe->outcome->to_server;
+	if (probe->to_server == DIRECTION_VERIFIED)
+		probe->to_client = DIRECTION_FAILED;
 	if (!probe->outcome->connected)
 		return false;
 	if (!probe->to_server && is_silence(probe->outcome->end.status))
@@ -524,17 +502,17 @@ static bool passes_again(struct probe *probe)
  */
 static bool fails_again(struct probe *probe)
 {
-	enum direction_result to_server = probe->to_server, to_client = probe->to_client;
+	enum direction_result to_server, to_client;
 
 	if (!try_session(probe, probe->size, (uint32_t)probe->size))
 		return false;
-	classify_outcomes(probe);
-	probe->to_server = MAX(probe->to_server, to_server);
-	probe->to_client = MAX(probe->to_client, to_client);
-	if (!both_arrived(probe))
+	to_server = MAX(probe->to_server, probe->outcome->to_server);
+	to_client = MAX(probe->to_client, probe->outcome->to_client);
+	if (to_server < DIRECTION_ARRIVED || to_client < DIRECTION_ARRIVED) {
+		probe->to_server = to_server;
+		probe->to_client = to_client;
 		return is_silence(probe->outcome->end.status);
-	probe->to_server = to_server;
-	probe->to_client = to_client;
+	}
 	add_cause(probe, "the same size passes when it is repeated, so packets are lost or late");
 	strbuf_addf(&probe->findings->advice,
 		    "run this again; look at the counters, and at the load of both hosts");
@@ -601,7 +579,8 @@ static bool try_size(struct probe *probe, uint32_t size)
 		return report_no_connection(probe);
 	if (probe->verified == 0 && outcome->hello.version > 0)
 		report_server(probe);
-	classify_outcomes(probe);
+	probe->to_server = outcome->to_server;
+	probe->to_client = outcome->to_client;
 	good = outcome->end.status == STATUS_SUCCESS;
 	if (good && (probe->verified == 0 || outcome->elapsed < probe->exchange))
 		probe->exchange = outcome->elapsed;
@@ -659,17 +638,19 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
 	       MIN(rates->to_server, rates->to_client) < wanted;
 }
 
-/* Measure the rate of WRITEs, to the client if `back`, in bit/s. Return false if that failed. */
-static bool measure_rate(struct probe *probe, bool back, double *rate)
+/* Measure the rate of WRITEs in each direction, in bit/s. Return false if that failed. */
+static bool measure_rates(struct probe *probe, struct rates *rates)
 {
 	unsigned int seconds = probe->options->duration_seconds;
-	const struct rates *arrived;
 
-	set_operation(probe, OPERATION_WRITE, back ? 0 : seconds, back ? seconds : 0);
-	if (!run_measurement(probe, "rate", back ? 1 : RATE_SIZE, back ? RATE_SIZE : 1))
+	set_operation(probe, OPERATION_WRITE, seconds, 0);
+	if (!run_measurement(probe, "rate", RATE_SIZE, 1))
 		return false;
-	arrived = &probe->outcome->rates;
-	*rate = back ? arrived->to_client : arrived->to_server;
+	rates->to_server = probe->outcome->rates.to_server;
+	set_operation(probe, OPERATION_WRITE, 0, seconds);
+	if (!run_measurement(probe, "rate", 1, RATE_SIZE))
+		return false;
+	rates->to_client = probe->outcome->rates.to_client;
 	return true;
 }
 
@@ -781,13 +762,11 @@ static bool try_rates(struct probe *probe)
 
 	if (probe->options->duration_seconds == 0)
 		return true;
-	for (int look = 1; look == 1 || (look == 2 && look_slow(probe, &rates)); look++) {
-		if (look == 2 && probe->loss.excessive) /* lost packets explain a slow rate */
-			break;
-		if (!measure_rate(probe, false, &rates.to_server) ||
-		    !measure_rate(probe, true, &rates.to_client))
-			return false;
-	}
+	if (!measure_rates(probe, &rates))
+		return false;
+	/* lost packets would explain a slow rate */
+	if (look_slow(probe, &rates) && !probe->loss.excessive && !measure_rates(probe, &rates))
+		return false;
 	report_rates(probe, &rates);
 	return try_latency(probe);
 }

@@ -35,10 +35,7 @@ struct outcome {
 	struct hello hello; /* the server's hello; version 0: none that is valid */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
 	unsigned int port; /* source port (source_port()). 0 if unknown. */
-	/* the operation of this side, or of the server, completed */
-	bool operation_completed, peer_operation_completed;
-	/* this side, or the server, verified what it received */
-	bool verified, accepted;
+	enum direction_result to_server, to_client;
 	int64_t elapsed;    /* ns from the operation's start to the server's verdict */
 	struct rates rates; /* valid if the session measured rates */
 };
