@@ -99,22 +99,15 @@ static void resolution_timed_out(struct connection *connection)
 static void address_unresolved(const struct client *client, struct connection *connection,
 			       int error)
 {
-	const char *advice = kind_advice(client->address->ai_addr);
-
-	if (!advice)
-		advice = "check that the host is up, and that the route leads over a network "
-			 "interface with an RDMA device ('ip route get', 'rdma link')";
 	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the address: %s; %s",
-			strerror(error), advice);
+			strerror(error),
+			address_advice(error, NULL, client->address->ai_addr).text);
 }
 
 static void route_unresolved(const struct client *client, struct connection *connection, int error)
 {
-	const char *advice = kind_advice(client->address->ai_addr);
-
 	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s; %s",
-			strerror(error),
-			advice ? advice : "over InfiniBand, check that the subnet manager runs");
+			strerror(error), route_advice(client->address->ai_addr));
 }
 
 /* Fail the session and return true if the device of the route has node GUID 0. */
@@ -144,18 +137,11 @@ static void not_resolving(const struct client *client, struct connection *connec
 				"cannot resolve the address: " NO_PORT_REASON "; " NO_PORT_ADVICE);
 	else if (!source)
 		address_unresolved(client, connection, error);
-	else if (error == EINVAL && lacks_interface(source))
+	else
 		connection_fail(connection, STATUS_UNRESOLVED,
 				"cannot resolve ADDRESS with --bind '%s' as the source: %s; %s",
 				ellipsize(bind).text, strerror(error),
-				own_interface_advice(source).text);
-	else
-		connection_fail(
-			connection, STATUS_UNRESOLVED,
-			"cannot resolve ADDRESS with --bind '%s' as the source: %s; give an "
-			"address of this host ('ip address') whose network interface has an "
-			"RDMA device ('rdma link') and a route to ADDRESS",
-			ellipsize(bind).text, strerror(error));
+				address_advice(error, source, client->address->ai_addr).text);
 }
 
 /*

@@ -142,7 +142,13 @@ bool no_port_is_free(int error)
 	return denied;
 }
 
-const char *kind_advice(const struct sockaddr *address)
+/*
+ * Return advice for a loopback, wildcard or multicast address that is not resolved or has no route,
+ * or NULL for the address of a host. Without --bind, Linux 6.1 resolves no loopback address, even
+ * if 'lo' has an RDMA device, nor a wildcard address: over RoCE the route fails with ENODEV, over
+ * iWARP the address with EINVAL.
+ */
+static const char *kind_advice(const struct sockaddr *address)
 {
 	bool is_ipv6 = address->sa_family == AF_INET6;
 	const struct in6_addr *ipv6 =
@@ -158,6 +164,35 @@ const char *kind_advice(const struct sockaddr *address)
 		return "give the address of a network interface that has an RDMA device "
 		       "('rdma link', 'ip address'), not a loopback address";
 	return NULL;
+}
+
+struct strbuf address_advice(int error, const struct sockaddr *source,
+			     const struct sockaddr *address)
+{
+	bool foreign = source && error == EADDRNOTAVAIL;
+	const char *kind = foreign ? NULL : kind_advice(address);
+	struct strbuf advice = { 0 };
+
+	if (error == EINVAL && source && lacks_interface(source))
+		return own_interface_advice(source);
+	if (source && !kind)
+		strbuf_addf(&advice,
+			    "give --bind an address of this host ('ip address') whose network "
+			    "interface has an RDMA device ('rdma link') and a route to ADDRESS");
+	else
+		strbuf_addf(
+			&advice, "%s",
+			kind ? kind
+			     : "check that the host is up, and that the route leads over a network "
+			       "interface with an RDMA device ('ip route get', 'rdma link')");
+	return advice;
+}
+
+const char *route_advice(const struct sockaddr *address)
+{
+	const char *kind = kind_advice(address);
+
+	return kind ? kind : "over InfiniBand, check that the subnet manager runs";
 }
 
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options)

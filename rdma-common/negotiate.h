@@ -125,12 +125,14 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 bool no_port_is_free(int error);
 
 /*
- * Return advice for a loopback, wildcard or multicast address that is not resolved or has no route,
- * or NULL for the address of a host. Without --bind, Linux 6.1 resolves no loopback address, even
- * if 'lo' has an RDMA device, nor a wildcard address: over RoCE the route fails with ENODEV, over
- * iWARP the address with EINVAL. The string is static. Any thread.
+ * Return advice for an address that is not resolved from `source`, because of the errno value
+ * `error`. If `source` is NULL, the kernel chooses the source.
  */
-const char *kind_advice(const struct sockaddr *address);
+struct strbuf address_advice(int error, const struct sockaddr *source,
+			     const struct sockaddr *address);
+
+/* Return advice for an address without a route, a static string. Any thread. */
+const char *route_advice(const struct sockaddr *address);
 
 /*
  * Apply --tos, if given, to `id` (rdma_set_option(3)). Call this before `id` is resolved, listens

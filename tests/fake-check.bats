@@ -105,10 +105,10 @@ found() {
 		device      double0 port 1: RoCE, not active, MTU 256 bytes (maximum 4096: larger packets are faster)
 		name        '192.0.2.1' is 192.0.2.1
 		address     not resolved: Cannot assign requested address
-		  -> check that the host is up ('ping'), and that 'ip route get' shows a network interface that 'rdma link' lists
+		  -> check that the host is up, and that the route leads over a network interface with an RDMA device ('ip route get', 'rdma link')
 		name        '192.0.2.1' is 192.0.2.3
 		address     not resolved: Cannot assign requested address
-		  -> check that the host is up ('ping'), and that 'ip route get' shows a network interface that 'rdma link' lists
+		  -> check that the host is up, and that the route leads over a network interface with an RDMA device ('ip route get', 'rdma link')
 		name        '192.0.2.1' is 192.0.2.5
 		address     resolved: source 192.0.2.2, device double0 port 1, $gid
 		route       resolved, MTU of the path 256 bytes

@@ -171,8 +171,8 @@ node_guid() {
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer left	0x cannot set up the connection	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:12 withdrawn:22	$connect: Cannot allocate memory
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 library:0	cannot connect: CONNECT_ERROR, status -1 (Operation not permitted)	rdma_reject=0
-	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address     not resolved: librdmacm failed and gives no reason (the kernel may have denied permission)*ibv_devices	!> Operation not permitted
-	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route       not resolved: librdmacm failed and gives no reason (the kernel may have denied permission)	!> Operation not permitted
+	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address     not resolved: librdmacm failed and gives no reason (the kernel may deny access to /dev/infiniband)	!> Operation not permitted
+	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route       not resolved: librdmacm failed and gives no reason (the kernel may deny access to /dev/infiniband)	!> Operation not permitted
 	END
 }
 

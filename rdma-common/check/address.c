@@ -77,7 +77,7 @@ static bool unresolved(struct path *path, const char *step, const char *reason, 
 static const char *reason_of(const struct rdma_cm_id *id, int error)
 {
 	return id->event && id->event->status == -1
-		       ? "librdmacm failed and gives no reason (the kernel may have denied permission)"
+		       ? "librdmacm failed and gives no reason (the kernel may deny access to /dev/infiniband)"
 		       : strerror(error);
 }
 
@@ -125,22 +125,13 @@ static bool find_cause(struct path *path)
 /* Report why the address is not resolved. Return false. */
 static bool unresolved_address(struct path *path, const struct rdma_cm_id *id, int error)
 {
-	const char *reason = reason_of(id, error), *loopback = kind_advice(path->address->ai_addr);
-	struct sockaddr *source = path->flow.source;
-
 	if (no_port_is_free(error))
 		return unresolved(path, "address", NO_PORT_REASON, NO_PORT_ADVICE);
-	if (error == EINVAL && source && lacks_interface(source))
-		return unresolved(path, "address", reason, own_interface_advice(source).text);
-	if (find_cause(path))
-		return unresolved(path, "address", reason, NULL);
-	if (error == EADDRNOTAVAIL && source)
-		return unresolved(path, "address", reason,
-				  "give --bind an address of this host ('ip address')");
-	return unresolved(path, "address", reason,
-			  loopback ? loopback
-				   : "check that the host is up ('ping'), and that 'ip route "
-				     "get' shows a network interface that 'rdma link' lists");
+	return unresolved(
+		path, "address", reason_of(id, error),
+		find_cause(path)
+			? NULL
+			: address_advice(error, path->flow.source, path->flow.address).text);
 }
 
 /*
@@ -190,7 +181,6 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
  */
 static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
-	const char *loopback = kind_advice(path->address->ai_addr);
 	int error = resolve(path, id, deadline);
 	struct ibv_port_attr port;
 	int64_t remaining;
@@ -202,8 +192,7 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	remaining = deadline - now_milliseconds();
 	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
 		return unresolved(path, "route", reason_of(id, errno),
-				  loopback ? loopback
-					   : "over InfiniBand, check that the subnet manager runs");
+				  route_advice(path->flow.address));
 	path->mtu = path_mtu(id);
 	strbuf_addf(&path->findings->found, "resolved");
 	if (path->mtu > 0)
