@@ -1183,15 +1183,6 @@ static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 	return 1;
 }
 
-static int milliseconds_left(const struct session *session)
-{
-	int64_t left = session_due(session) - session->clocks.now;
-
-	if (left <= 0)
-		return 0;
-	return left > INT32_MAX ? INT32_MAX : (int)left;
-}
-
 /* Wait at most `milliseconds` for a completion event, a notification, or a helper's result. */
 static void wait_for_descriptors(struct session *session, int milliseconds)
 {
@@ -1235,7 +1226,8 @@ static bool wait_for_work(struct session *session)
 		arm(session);
 		return false;
 	}
-	wait_for_descriptors(session, spins ? 0 : milliseconds_left(session));
+	wait_for_descriptors(session,
+			     spins ? 0 : poll_timeout(session_due(session) - session->clocks.now));
 	return true;
 }
 

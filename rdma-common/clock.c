@@ -6,13 +6,14 @@ int64_t now_milliseconds(void)
 	return now_nanoseconds() / 1000000;
 }
 
+int poll_timeout(int64_t milliseconds)
+{
+	if (milliseconds < 0)
+		return 0;
+	return (int)earlier(milliseconds, INT32_MAX);
+}
+
 int milliseconds_until(int64_t deadline)
 {
-	int64_t left = deadline - now_milliseconds();
-
-	if (deadline == INT64_MAX)
-		return -1;
-	if (left < 0)
-		return 0;
-	return left > INT32_MAX ? INT32_MAX : (int)left;
+	return deadline == INT64_MAX ? -1 : poll_timeout(deadline - now_milliseconds());
 }

@@ -25,9 +25,12 @@ static inline int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/* Return the timeout of poll(2) for a wait of `milliseconds`: at least 0, at most INT32_MAX. */
+int poll_timeout(int64_t milliseconds);
+
 /*
- * Return the timeout for poll(2), in milliseconds, until `deadline`, a value of now_milliseconds():
- * 0 if it has passed, at most INT32_MAX; -1 (no timeout) for INT64_MAX.
+ * Return the timeout of poll(2) until `deadline`, a value of now_milliseconds(). INT64_MAX means no
+ * deadline, and so no timeout (-1).
  */
 int milliseconds_until(int64_t deadline);
 
