@@ -353,7 +353,8 @@ static void add_counts(struct session *session, struct message *verdict)
 	if (!growth.any)
 		return;
 	sequence = counters_sequence_errors(&growth);
-	verdict->errors = counters_errors(&growth) + 1;
+	verdict->counted = true;
+	verdict->errors = counters_errors(&growth);
 	verdict->missing = sequence.missing;
 	verdict->retransmitted = sequence.retransmitted;
 }

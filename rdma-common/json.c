@@ -79,10 +79,10 @@ void json_add_counters(struct json_object *object, const struct counters *growth
 	json_object_object_add(object, "congestion_counters", waits);
 }
 
-void json_add_peer_errors(struct json_object *object, uint64_t errors)
+void json_add_peer_errors(struct json_object *object, bool counted, uint64_t errors)
 {
 	json_object_object_add(object, "peer_error_count",
-			       errors > 0 ? json_object_new_uint64(errors - 1) : NULL);
+			       counted ? json_object_new_uint64(errors) : NULL);
 }
 
 void json_add_peer(struct json_object *object, const char *address, const char *port)

@@ -46,11 +46,8 @@ void json_add_number(struct json_object *object, const char *key, double number,
  */
 void json_add_counters(struct json_object *object, const struct counters *growth);
 
-/*
- * Add "peer_error_count". `errors` is the peer's count plus 1 (wire.h). It is 0 without a report
- * from the peer, and then becomes null.
- */
-void json_add_peer_errors(struct json_object *object, uint64_t errors);
+/* Add "peer_error_count". It is null unless the peer `counted` errors. */
+void json_add_peer_errors(struct json_object *object, bool counted, uint64_t errors);
 
 /* Add "peer" and "peer_port"; NULL becomes null. */
 void json_add_peer(struct json_object *object, const char *address, const char *port);

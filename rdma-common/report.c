@@ -71,8 +71,8 @@ static void print_counters(const struct connection *connection)
 	const struct session *session = connection_session(connection);
 	const struct counters growth = connection_growth(connection);
 	const char *device = known_device(connection);
+	const struct message *verdict = &session->peer_verdict;
 	uint64_t errors = counters_errors(&growth);
-	uint64_t there = session->peer_verdict.errors; /* the peer's count plus 1, or 0 */
 
 	for (unsigned int i = 0; counter_name(i); i++) {
 		if (growth.values[i] == 0)
@@ -82,13 +82,13 @@ static void print_counters(const struct connection *connection)
 	}
 	if (!growth.any)
 		return;
-	if (errors == 0 && there == 1)
+	if (verdict->counted && errors == 0 && verdict->errors == 0)
 		print_status(&setup->log, "neither %s nor the peer's device counted errors",
 			     device);
-	else if (there > 0)
+	else if (verdict->counted)
 		print_status(&setup->log,
 			     "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
-			     errors, there - 1);
+			     errors, verdict->errors);
 	else if (errors == 0)
 		print_status(&setup->log, "no errors counted by %s", device);
 }
@@ -217,7 +217,7 @@ void report_json(const struct connection *connection)
 	add_latency(object, measurement->latency);
 	add_incoming(object, connection);
 	json_add_counters(object, &growth);
-	json_add_peer_errors(object, session->peer_verdict.errors);
+	json_add_peer_errors(object, session->peer_verdict.counted, session->peer_verdict.errors);
 	json_add_status(object, connection->outcome.status, setup->program->process.signal_number);
 	json_add_text(object, "error", good ? NULL : connection->outcome.cause);
 	if (options->connections > 1 && setup->id) {

@@ -29,7 +29,7 @@ static uint64_t get(const uint8_t *wire, size_t size)
 #define MESSAGE_VALUE    24
 #define MESSAGE_LENGTH   32
 #define MESSAGE_RKEY     48
-#define VERDICT_ERRORS   8
+#define VERDICT_ERRORS   8 /* 1 + the number of errors. 0 means that they are not counted. */
 #define VERDICT_MISSING  16
 #define VERDICT_RESENT   40
 #define WINDOW_RECEIVED  8
@@ -58,7 +58,7 @@ void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 		put(wire + MESSAGE_PRODUCED, message->produced, 8);
 		put(wire + MESSAGE_RKEY, message->rkey, 4);
 	} else if (message->type == MSG_VERDICT) {
-		put(wire + VERDICT_ERRORS, message->errors, 8);
+		put(wire + VERDICT_ERRORS, message->counted ? message->errors + 1 : 0, 8);
 		put(wire + VERDICT_MISSING, message->missing, 8);
 		put(wire + VERDICT_RESENT, message->retransmitted, 8);
 	}
@@ -89,6 +89,9 @@ bool decode_message(const uint8_t *wire, size_t size, struct message *message)
 		message->rkey = (uint32_t)get(wire + MESSAGE_RKEY, 4);
 	} else if (message->type == MSG_VERDICT) {
 		message->errors = get(wire + VERDICT_ERRORS, 8);
+		message->counted = message->errors > 0;
+		if (message->counted)
+			message->errors--;
 		message->missing = get(wire + VERDICT_MISSING, 8);
 		message->retransmitted = get(wire + VERDICT_RESENT, 8);
 	}

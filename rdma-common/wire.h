@@ -49,9 +49,9 @@ struct message {
 	 */
 	uint64_t length;
 	uint64_t produced; /* MR: bytes that may be read already */
-	/* VERDICT: 1 + the number of errors that the sender's port counted. 0 means not counted. */
-	uint64_t errors;
-	uint64_t missing; /* VERDICT: gaps in the sequence of packets that this port received */
+	bool counted;      /* VERDICT: the sender's port counts errors. Otherwise `errors` is 0. */
+	uint64_t errors;   /* VERDICT: errors that this port counted during the session */
+	uint64_t missing;  /* VERDICT: gaps in the sequence of packets that this port received */
 	uint64_t retransmitted; /* VERDICT: retransmissions by this port */
 	uint32_t rkey;          /* MR: key of the region */
 	struct window window;   /* WINDOW: its fields */

@@ -18,7 +18,8 @@
 
 /* Counts of the server's port in all sessions, from its verdicts. */
 struct peer_counts {
-	uint64_t errors; /* errors plus 1. 0 means that the server did not count. */
+	bool counted; /* the server's port counts errors. Otherwise `errors` is 0. */
+	uint64_t errors;
 	uint64_t missing;
 	uint64_t retransmitted;
 };

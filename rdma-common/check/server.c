@@ -102,8 +102,10 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		probe->before = setup->before;
 	counters_keep_latest(&probe->after, &connection->after);
 	/* each simultaneous session reports the errors of all of them: take the maximum */
-	if (probe->outcome_count == 1 || verdict->errors > probe->advertised.errors)
+	if (probe->outcome_count == 1 || !probe->advertised.counted ||
+	    verdict->errors > probe->advertised.errors)
 		probe->advertised = (struct peer_counts){
+			.counted = verdict->counted,
 			.errors = verdict->errors,
 			.missing = verdict->missing,
 			.retransmitted = verdict->retransmitted,
@@ -381,8 +383,8 @@ static void classify_loss(struct probe *probe)
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
 	const struct peer_counts *latest = &probe->advertised;
 
-	if (latest->errors > 0) /* both numbers include an extra 1: add it once */
-		probe->peer.errors += latest->errors - (probe->peer.errors > 0);
+	probe->peer.counted |= latest->counted;
+	probe->peer.errors += latest->errors;
 	probe->peer.missing += latest->missing;
 	probe->peer.retransmitted += latest->retransmitted;
 	probe->loss = loss_classify(&growth, &probe->peer, probe->packets_to_server,
@@ -930,20 +932,21 @@ static void add_loss(struct probe *probe, enum status status)
 /* Add both sides' errors, and the counters that have grown, to the finding. */
 static void add_counters(struct probe *probe, const struct counters *growth)
 {
-	uint64_t here = counters_errors(growth), there = probe->peer.errors;
+	const struct peer_counts *peer = &probe->peer;
+	uint64_t here = counters_errors(growth);
 	const struct strbuf grown = counters_describe(growth);
 	const struct strbuf full = counters_describe_full(&probe->after);
 	struct strbuf *found = &probe->findings->found;
 
-	if (there > 0 && (here > 0 || there > 1))
+	if (peer->counted && (here > 0 || peer->errors > 0))
 		strbuf_addf(found,
 			    "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
-			    here, there - 1);
+			    here, peer->errors);
 	else if (here == 0)
 		strbuf_addf(found, "no errors counted by this host's device%s during the sessions",
-			    there > 0 ? ", nor by the server's," : "");
+			    peer->counted ? ", nor by the server's," : "");
 	if (grown.length > 0)
-		strbuf_addf(found, "%s%s", here == 0 || there > 0 ? "; " : "", grown.text);
+		strbuf_addf(found, "%s%s", here == 0 || peer->counted ? "; " : "", grown.text);
 	if (full.length > 0)
 		strbuf_addf(found,
 			    "; at its maximum, so it counts no more: %s ('perfquery -R' resets it)",
@@ -969,7 +972,7 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 			    "packets");
 	findings_report(probe->findings, "counters", !loss->excessive);
 	json_add_counters(probe->findings->latest, &growth);
-	json_add_peer_errors(probe->findings->latest, probe->peer.errors);
+	json_add_peer_errors(probe->findings->latest, probe->peer.counted, probe->peer.errors);
 	json_add_number(probe->findings->latest, "lost_share", loss->share,
 			growth.any && !probe->mtu_named);
 	json_add_text(probe->findings->latest, "lost_direction", loss->direction);

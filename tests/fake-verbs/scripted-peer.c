@@ -314,7 +314,7 @@ void peer_sends_message(struct peer *peer, const struct message *message)
 	uint8_t wire[MESSAGE_SIZE];
 
 	peer->lied = (deviation && deviate(&sent, deviation)) || peer->lied;
-	forbid(sent.type == MSG_VERDICT && sent.errors > 0 && !peer->may_count,
+	forbid(sent.counted && !peer->may_count,
 	       "the script counts errors, but the program does not request them");
 	encode_message(&sent, wire);
 	message_arrives(qp_of(peer), names[message->type], wire, MESSAGE_SIZE);
@@ -873,8 +873,8 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 {
 	uint64_t status = message->value;
 
-	forbid((scripted("counts") && message->errors == 0) ||
-		       (scripted("uncounted") && message->errors > 0),
+	forbid((scripted("counts") && !message->counted) ||
+		       (scripted("uncounted") && message->counted),
 	       "the script does not allow %llu as the error count in MSG_VERDICT",
 	       (unsigned long long)message->errors);
 	peer->program_is_content = status == 0;

@@ -48,6 +48,8 @@ static inline bool deviate(struct message *message, const char *text)
 		if (message->type == field->type && !strncmp(field->name, text, length) &&
 		    !field->name[length]) {
 			*place = number + (*value == '+' ? *place : 0);
+			if (place == &message->errors)
+				message->counted = true;
 			return true;
 		}
 	}

@@ -47,7 +47,7 @@ struct turn {
 	enum refusal refusal;
 	enum measured measured;
 	uint64_t to_server, to_client;        /* measured rates in bit/s */
-	uint64_t errors_there;                /* the server's errors plus 1; 0: not reported */
+	uint64_t errors_there;                /* the server's errors plus 1. 0 means not counted. */
 	uint64_t missing_there, resent_there; /* the server's gaps and retransmissions */
 	uint16_t port;                        /* TCP source port; 0: unknown */
 	int64_t milliseconds;                 /* duration, for the time limit of a lossy path */
@@ -330,7 +330,8 @@ static void run_one(struct probe *probe)
 			      .peer_verdict.status = turn->verdict },
 		.transfer = { .source.advertised_end = true,
 			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
-		.peer_verdict = { .errors = turn->errors_there,
+		.peer_verdict = { .counted = turn->errors_there > 0,
+				  .errors = turn->errors_there - (turn->errors_there > 0),
 				  .missing = turn->missing_there,
 				  .retransmitted = turn->resent_there },
 	};
@@ -966,7 +967,8 @@ TEST(errors_of_both_hosts_are_reported)
 		bool before, after;   /* the port has counters before and after the sessions */
 		uint64_t first, last; /* growth of two counters in each session */
 		uint64_t waits;       /* growth of a congestion counter */
-		uint64_t there[2];    /* the server's errors per session, plus 1; 0: not reported */
+		uint64_t there[2]; /* the server's errors per session, plus 1. 0 means not counted.
+				    */
 		const char *found, *sum;
 	} cases[] = {
 		/* clang-format off */

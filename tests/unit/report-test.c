@@ -434,7 +434,8 @@ static void set_all_measurements(void)
 	session.thread.measurement.latency = &latency;
 	session.connection.setup.before = counted_before;
 	session.connection.after = counted_after;
-	session.thread.peer_verdict.errors = 121; /* the peer's count plus 1 */
+	session.thread.peer_verdict.counted = true;
+	session.thread.peer_verdict.errors = 120;
 }
 
 /* clang-format off */
@@ -457,7 +458,7 @@ TEST(figures_are_printed_only_for_an_established_session)
 	session.thread.measurement.bytes = 0; /* only the peer operates */
 	connection->after = counted_before;
 	connection->after.values[ERROR_COUNTERS + 2] = 9; /* congestion is not an error */
-	session.thread.peer_verdict.errors = 0;     /* the peer did not report its errors */
+	session.thread.peer_verdict.counted = false;
 	session.thread.protocol.disconnected = false;
 	report_session(connection);
 	session.thread.protocol.connected = false;

@@ -18,7 +18,8 @@
 static const struct message full = { .value = 0x1122334455667788,
 				     .length = 0x0102030405060708,
 				     .produced = 0x2122232425262728,
-				     .errors = 0x5152535455565758,
+				     .counted = true,
+				     .errors = 0x5152535455565757, /* one more on the wire */
 				     .missing = 0x6162636465666768,
 				     .retransmitted = 0x7172737475767778,
 				     .rkey = 0xdeadbeef,
@@ -49,7 +50,7 @@ static const struct {
 	[MSG_DONE] = { { [0] = 1, [24] = VALUE_BYTES, LENGTH_BYTES },
 		       { .value = 0x1122334455667788, .length = 0x0102030405060708 } },
 	[MSG_VERDICT] = { { [0] = 2, [8] = ERRORS_BYTES, MISSING_BYTES, VALUE_BYTES, LENGTH_BYTES, RESENT_BYTES },
-			  { .value = 0x1122334455667788, .length = 0x0102030405060708, .errors = 0x5152535455565758,
+			  { .value = 0x1122334455667788, .length = 0x0102030405060708, .counted = true, .errors = 0x5152535455565757,
 			    .missing = 0x6162636465666768, .retransmitted = 0x7172737475767778 } },
 	[MSG_WINDOW] = { { [0] = 3, [8] = RECEIVED_BYTES, STORED_BYTES, VALUE_BYTES, LENGTH_BYTES, [48] = 1 },
 			 { .window = { .produced = 0x1122334455667788, .consumed = 0x0102030405060708, .received = 0x3132333435363738,
@@ -66,7 +67,8 @@ static void assert_decoded(const uint8_t wire[MESSAGE_SIZE], unsigned int type)
 	assert_true(decode_message(wire, MESSAGE_SIZE, &message));
 	assert_int_equal(message.type, type);
 	assert_true(message.value == expected->value && message.length == expected->length);
-	assert_true(message.produced == expected->produced && message.errors == expected->errors);
+	assert_true(message.produced == expected->produced);
+	assert_true(message.counted == expected->counted && message.errors == expected->errors);
 	assert_true(message.missing == expected->missing);
 	assert_true(message.retransmitted == expected->retransmitted);
 	assert_true(message.window.received == expected->window.received);
