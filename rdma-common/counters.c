@@ -191,6 +191,22 @@ uint64_t counters_errors(const struct counters *growth)
 	return sum;
 }
 
+struct strbuf counters_compare(const struct counters *growth, bool counted, uint64_t peer_errors)
+{
+	uint64_t here = counters_errors(growth);
+	struct strbuf text = { 0 };
+
+	if (counted && here == 0 && peer_errors == 0)
+		strbuf_addf(&text, "neither device counted errors");
+	else if (counted)
+		strbuf_addf(&text,
+			    "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
+			    here, peer_errors);
+	else if (here == 0)
+		strbuf_addf(&text, "this host's device counted no errors");
+	return text;
+}
+
 struct strbuf counters_describe_full(const struct counters *counters)
 {
 	/* widths of the fields of PortCounters (InfiniBand Architecture, volume 1, 16.1.3.5) */

@@ -51,6 +51,12 @@ void counters_keep_latest(struct counters *latest, const struct counters *other)
 uint64_t counters_errors(const struct counters *growth);
 
 /*
+ * Compare the errors of both hosts' devices. The peer counted `peer_errors` if `counted` is true.
+ * If it did not count, the text is empty where this host's device counted errors.
+ */
+struct strbuf counters_compare(const struct counters *growth, bool counted, uint64_t peer_errors);
+
+/*
  * Evidence of lost packets. One side alone shows no loss: adaptive routing reorders packets, which
  * causes gaps, and a busy peer answers too late, which causes retransmissions.
  */

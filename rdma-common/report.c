@@ -72,7 +72,7 @@ static void print_counters(const struct connection *connection)
 	const struct counters growth = connection_growth(connection);
 	const char *device = known_device(connection);
 	const struct message *verdict = &session->peer_verdict;
-	uint64_t errors = counters_errors(&growth);
+	const struct strbuf errors = counters_compare(&growth, verdict->counted, verdict->errors);
 
 	for (unsigned int i = 0; counter_name(i); i++) {
 		if (growth.values[i] == 0)
@@ -80,17 +80,8 @@ static void print_counters(const struct connection *connection)
 		print_status(&setup->log, "counted by %s during the session: %s %" PRIu64, device,
 			     counter_name(i), growth.values[i]);
 	}
-	if (!growth.any)
-		return;
-	if (verdict->counted && errors == 0 && verdict->errors == 0)
-		print_status(&setup->log, "neither %s nor the peer's device counted errors",
-			     device);
-	else if (verdict->counted)
-		print_status(&setup->log,
-			     "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
-			     errors, verdict->errors);
-	else if (errors == 0)
-		print_status(&setup->log, "no errors counted by %s", device);
+	if (growth.any && errors.length > 0)
+		print_status(&setup->log, "%s", errors.text);
 }
 
 /* ---- JSON ---- */

@@ -169,15 +169,15 @@ device_that_counts() {
 	one-off	0	uncounted
 	one-off	0	counts
 	one-off	0	write iwarp counts
-	client --report	0	set:verdict.errors=0	> ?neither double0 nor the peer's device counted errors
-	client --report	0	set:verdict.errors=18446744073709551614	> ?errors counted: 0 by this side, 18446744073709551614 by the peer
+	client --report	0	set:verdict.errors=0	> ?neither device counted errors
+	client --report	0	set:verdict.errors=18446744073709551614	> errors counted: 0 by this side, 18446744073709551614 by the peer
 	client -J	0	read	disconnected.	> "error_counters": { }
 	END
 	outcomes check 192.0.2.1 20000 <<-END
-	0	read	> counters    no errors counted by this host's device during the sessions
-	4	read refuse:2	> server 	!> during the sessions
-	0	read set:verdict.missing=18446744073709551615	> counters    packets are reordered; no errors counted by
-	0	read set:verdict.retransmitted=18446744073709551615	> counters    packets are late; no errors counted by
+	0	read	> counters    this host's device counted no errors
+	4	read refuse:2	> server 	!> counted
+	0	read set:verdict.missing=18446744073709551615	> counters    packets are reordered; this host's device counted no errors
+	0	read set:verdict.retransmitted=18446744073709551615	> counters    packets are late; this host's device counted no errors
 	END
 	outcomes check --json --duration 0 192.0.2.1 20000 <<<'0	read	> "lost_share": 0, "lost_direction": null }'
 	rm -r "$FAKE_VERBS_DEVICE"

@@ -932,21 +932,14 @@ static void add_loss(struct probe *probe, enum status status)
 /* Add both sides' errors, and the counters that have grown, to the finding. */
 static void add_counters(struct probe *probe, const struct counters *growth)
 {
-	const struct peer_counts *peer = &probe->peer;
-	uint64_t here = counters_errors(growth);
+	const struct strbuf errors =
+		counters_compare(growth, probe->peer.counted, probe->peer.errors);
 	const struct strbuf grown = counters_describe(growth);
 	const struct strbuf full = counters_describe_full(&probe->after);
 	struct strbuf *found = &probe->findings->found;
 
-	if (peer->counted && (here > 0 || peer->errors > 0))
-		strbuf_addf(found,
-			    "errors counted: %" PRIu64 " by this side, %" PRIu64 " by the peer",
-			    here, peer->errors);
-	else if (here == 0)
-		strbuf_addf(found, "no errors counted by this host's device%s during the sessions",
-			    peer->counted ? ", nor by the server's," : "");
-	if (grown.length > 0)
-		strbuf_addf(found, "%s%s", here == 0 || peer->counted ? "; " : "", grown.text);
+	strbuf_addf(found, "%s%s%s", errors.text, errors.length > 0 && grown.length > 0 ? "; " : "",
+		    grown.text);
 	if (full.length > 0)
 		strbuf_addf(found,
 			    "; at its maximum, so it counts no more: %s ('perfquery -R' resets it)",
