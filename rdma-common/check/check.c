@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include <arpa/inet.h>
 
@@ -145,13 +146,6 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	return true;
 }
 
-static bool is_answered(const struct check *check, enum fact fact)
-{
-	return !evidence_is(&check->evidence, fact, "") &&
-	       !evidence_is(&check->evidence, fact, "silent") &&
-	       !evidence_is(&check->evidence, fact, "failed");
-}
-
 /*
  * Call send_request() for unused ports until no program answers. Set FACT_control_port to the last
  * port. Return false like send_request().
@@ -177,12 +171,11 @@ static void explain_request(struct check *check)
 	bool silent = evidence_is(&check->evidence, FACT_request, "silent");
 	struct options *session = &check->probe.session;
 
-	if (session->timeout_seconds > CONTROL_SECONDS)
-		session->timeout_seconds = CONTROL_SECONDS;
+	session->timeout_seconds = MIN(session->timeout_seconds, CONTROL_SECONDS);
 	if (check->options->port && silent && !send_to_unused(check, FACT_control))
 		return;
 	/* the path may have been down only during the first request */
-	if (is_answered(check, FACT_control) &&
+	if (reach_holds(&check->evidence, "control!=silent|failed") &&
 	    !send_request(check, FACT_again, ntohs(address->sin_port)))
 		return;
 	if (check->options->tos != DEFAULT_TOS && silent) {
@@ -209,9 +202,7 @@ static enum status reach_address(struct check *check)
 		if (!send_to_unused(check, FACT_request))
 			return check->process->signal_number ? STATUS_INTERRUPTED
 							     : STATUS_LOCAL_FAILURE;
-		if (evidence_is(&check->evidence, FACT_request, "8") ||
-		    evidence_is(&check->evidence, FACT_request, "refused") ||
-		    evidence_is(&check->evidence, FACT_request, "answered")) {
+		if (reach_holds(&check->evidence, "request=8|refused|answered")) {
 			reach_report_good(&check->findings, &check->evidence);
 			return STATUS_SUCCESS;
 		}

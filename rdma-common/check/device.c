@@ -295,9 +295,7 @@ bool devices_check_memory(struct devices *devices)
 			    limited ? ": longer payloads are transferred in pieces"
 				    : "may be locked without limit");
 	if (!good && limited && lock.bytes < MODEST_LOCKED_MEMORY)
-		strbuf_addf(&devices->findings->advice,
-			    "raise the locked-memory limit " RAISE_LOCK_LIMIT);
-	else if (advice)
-		strbuf_addf(&devices->findings->advice, "%s", advice);
+		advice = "raise the locked-memory limit " RAISE_LOCK_LIMIT;
+	strbuf_addf(&devices->findings->advice, "%s", advice ? advice : "");
 	return findings_report(devices->findings, "memory", good);
 }

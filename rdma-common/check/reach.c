@@ -253,12 +253,12 @@ static bool word_holds(const struct evidence *evidence, char *word)
 	return !equal;
 }
 
-static bool rule_holds(const struct evidence *evidence, const struct rule *rule)
+bool reach_holds(const struct evidence *evidence, const char *words)
 {
 	struct strbuf condition = { 0 };
 	char *rest = condition.text;
 
-	expand(evidence, rule->condition, &condition);
+	expand(evidence, words, &condition);
 	for (char *word; (word = strsep(&rest, " "));) {
 		if (!word_holds(evidence, word))
 			return false;
@@ -270,7 +270,7 @@ const struct rule *reach_classify(const struct evidence *evidence)
 {
 	size_t i = 0;
 
-	while (reach_rule(i) && !rule_holds(evidence, reach_rule(i)))
+	while (reach_rule(i) && !reach_holds(evidence, reach_rule(i)->condition))
 		i++;
 	return reach_rule(i) && reach_rule(i)->name ? reach_rule(i) : NULL;
 }
@@ -332,7 +332,7 @@ void reach_report_listeners(struct findings *findings, const struct evidence *ev
 	if (!*evidence->facts[FACT_listeners])
 		return;
 	for (size_t i = 0; i < sizeof(listening) / sizeof(listening[0]); i++) {
-		if (rule_holds(evidence, &listening[i])) {
+		if (reach_holds(evidence, listening[i].condition)) {
 			expand(evidence, listening[i].text, &findings->found);
 			expand(evidence, listening[i].advice, &findings->advice);
 		}

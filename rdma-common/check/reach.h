@@ -20,16 +20,18 @@
  */
 struct rule {
 	const char *name;
-	/*
-	 * Words, all of which must hold: name=value or name!=value. '|' separates values, '*' is
-	 * any value, and {name} is the value of another fact. A word about an unknown fact does not
-	 * hold.
-	 */
-	const char *condition;
+	const char *condition; /* reach_holds() */
 	const char *text;
 	const char *causes[MAX_CAUSES];
 	const char *advice;
 };
+
+/*
+ * Return true if all words of a condition hold: name=value or name!=value. '|' separates values,
+ * '*' is any value, and {name} is the value of another fact. A word about an unknown fact does not
+ * hold.
+ */
+bool reach_holds(const struct evidence *evidence, const char *condition);
 
 /* Return rule number `index` of the table, NULL after the last one. */
 const struct rule *reach_rule(size_t index);
