@@ -349,7 +349,7 @@ with_addresses() {
 }
 
 # bats test_tags=roce,slow
-@test "C6: a firewall says that UDP port 4791 is forbidden" {
+@test "C6: a firewall rejects packets to UDP port 4791, and says so" {
 	repair=restore_rules
 	lab run a sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/forwarding'
 	answer_each
@@ -357,9 +357,9 @@ with_addresses() {
 	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
 	begin_check b fd00::1
 	limit=$BRIEF check 5 192.0.2.1
-	names C6 "the firewall of 192.0.2.1 forbids UDP port 4791 of 192.0.2.1"
+	names C6 "a firewall on 192.0.2.1 rejects packets to UDP port 4791 of 192.0.2.1"
 	end_check 5
-	names C6 "the firewall of fd00::1 forbids UDP port 4791 of fd00::1"
+	names C6 "a firewall on fd00::1 rejects packets to UDP port 4791 of fd00::1"
 }
 
 with_roce() {

@@ -173,8 +173,8 @@ static void describe_link(struct host *host)
 
 	if (rate <= 0)
 		return;
-	strbuf_addf(&host->findings->found, ", PCIe %g GT/s x%g of %g GT/s x%g (%.0f Gbit/s)",
-		    speed, lanes, most_speed, most_lanes, rate);
+	strbuf_addf(&host->findings->found, ", PCIe %g GT/s x%g (%.0f Gbit/s), maximum %g GT/s x%g",
+		    speed, lanes, rate, most_speed, most_lanes);
 	if (rate >= link_rate(most_speed, most_lanes))
 		return;
 	ports = adapter_rate(host);

@@ -70,9 +70,9 @@ const char *loss_advice(bool is_software, bool infiniband)
 		       "receive buffers that are too small ('ip -s -s link'), a bad cable or "
 		       "switch port";
 	if (infiniband)
-		return "a bad cable or its optics ('ibqueryerrors'), a full switch or host "
+		return "a bad cable or transceiver ('ibqueryerrors'), a full switch or host "
 		       "('perfquery -x': PortXmitWait, PortXmitDiscards), an MTU that differs on "
 		       "the way";
-	return "a bad cable or its optics ('ethtool -S', 'mlxlink'), a full switch that has no PFC "
+	return "a bad cable or transceiver ('ethtool -S', 'mlxlink'), a full switch that has no PFC "
 	       "or ECN for this type of service, receive buffers that are too small ('ethtool -g')";
 }

@@ -280,8 +280,8 @@ TEST(healthy_adapter_has_no_advice)
 	expect(false, "");
 	assert_string_equal(
 		found,
-		"adapter mlx5_0: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x16 of 16 GT/s "
-		"x16 (252 Gbit/s), NUMA node 1 (processors 8-15,24-31; this process may use 0-31)\n"
+		"adapter mlx5_0: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x16 (252 "
+		"Gbit/s), maximum 16 GT/s x16, NUMA node 1 (processors 8-15,24-31; this process may use 0-31)\n"
 		"link mlx5_0 port 1: Ethernet, ACTIVE, 100 Gb/sec (4X EDR), eth2 with MTU 9000\n"
 		"gid mlx5_0 port 1: GID 0 is fe80::ac0:ebff:fe12:3456, IB/RoCE v1\n"
 		"gid mlx5_0 port 1: GID 1 is fe80::ac0:ebff:fe12:3456, RoCE v2\n"
@@ -298,15 +298,15 @@ TEST(healthy_adapter_has_no_advice)
 TEST(pcie_link_below_its_maximum_has_advice_only_if_it_is_too_slow)
 {
 	static const struct example examples[] = {
-		{ PCIE("8.0 GT/s PCIe", "16"), false, "8 GT/s x16 of 16 GT/s x16 (126 Gbit/s)", NULL },
+		{ PCIE("8.0 GT/s PCIe", "16"), false, "8 GT/s x16 (126 Gbit/s), maximum 16 GT/s x16", NULL },
 		{ PCIE("8.0 GT/s PCIe", "16"), false, "", "->" },
-		{ PCIE("16.0 GT/s PCIe", "4"), true, "16 GT/s x4 of 16 GT/s x16 (63 Gbit/s)", NULL },
+		{ PCIE("16.0 GT/s PCIe", "4"), true, "16 GT/s x4 (63 Gbit/s), maximum 16 GT/s x16", NULL },
 		{ PCIE("8 GT/s", "8") BUILT("8 GT/s", "16"), true, "\n!> the adapter's PCIe link is below its maximum, too slow for the 100 Gbit/s", NULL },
 		{ PCIE("5.0 GT/s PCIe", "16"), true, "(64 Gbit/s)", NULL },
 		{ PCIE("32.0 GT/s PCIe", "16"), false, "(504 Gbit/s)", NULL },
 		{ PCIE("64.0 GT/s PCIe", "16"), false, "(1024 Gbit/s)", NULL },
 		/* a link at the adapter's maximum needs no change */
-		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), NUMA", NULL },
+		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), maximum 8 GT/s x8, NUMA", NULL },
 		/* a virtual function reports no link */
 		{ PCIE("Unknown", "0") BUILT("Unknown", "0"), false, "of MT_0000000359, NUMA", NULL },
 		/* two ports: only active ones count */
@@ -375,7 +375,7 @@ TEST(auxiliary_device_uses_the_pci_function_of_its_parent)
 	assert_int_equal(nftw(DEVICES "irdma0/device", remove_entry, 8, FTW_DEPTH), 0);
 	assert_int_equal(rmdir(DEVICES "irdma0/device"), 0);
 	assert_int_equal(symlink("../../../../pci/irdma.roce.0", DEVICES "irdma0/device"), 0);
-	expect(false, "PCIe 8 GT/s x8 of 8 GT/s x8 (63 Gbit/s)\n");
+	expect(false, "PCIe 8 GT/s x8 (63 Gbit/s), maximum 8 GT/s x8\n");
 }
 
 /* clang-format off */
@@ -399,7 +399,7 @@ TEST(process_far_from_the_adapter_is_reported)
 		{ MAY_USE("9") NEAR("0-31"), false, SAID("0-31", "9"), "not allowed to run" },
 		{ MAY_USE("7") NEAR(""), false, SAID("", "7"), "not allowed to run" },
 		/* the node, or the processors that the process may use, are not known */
-		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s)\n", NULL },
+		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s), maximum 16 GT/s x16\n", NULL },
 		{ "device/numa_node=0|/proc/self/status=Name:\trdma-client\nThreads:\t1" NEAR("40"), false, "may use )\n", NULL },
 		/* two limits are reported together */
 		{ "device/current_link_width=4" NEAR("40"), true, "(LnkSta); this process is not allowed to run on the processors near", NULL },
@@ -448,7 +448,7 @@ TEST(only_devices_that_can_be_opened_are_examined)
 TEST(ethernet_port_without_an_address_in_this_namespace_is_not_judged)
 {
 	static const struct example examples[] = {
-		{ "+mlx5_1" SLOW_PCIE "|@", false, "adapter mlx5_1: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x1 of", "->" },
+		{ "+mlx5_1" SLOW_PCIE "|@", false, "adapter mlx5_1: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x1 (", "->" },
 		{ "+mlx5_1|device/local_cpulist=40|@", false, "link mlx5_1 port 1: Ethernet, ACTIVE, 100 Gb/sec (4X EDR)\n", "HCA==mlx5_1" },
 		{ SLOW_PORT "|@", false, "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR)\n", "mlx5_1 port 1: GID" },
 		/*
