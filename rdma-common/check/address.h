@@ -44,7 +44,7 @@ void path_release(struct path *path);
 
 /*
  * Try the host's remaining addresses in turn, until one has a route on which this host can send
- * packets; also try to register memory with the device of each route. If no address is left, return
+ * packets. Try to register memory with the device of each route. If no address is left, return
  * false, and keep the facts of the last address that had a route.
  */
 bool path_find_next(struct path *path);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Describe how a network interface prevents drops of RoCE packets under congestion, as far as Linux
- * reports it without a vendor's tools: priority flow control (PFC) and the priority of a DSCP, by
- * DCB netlink like 'dcb pfc show' and 'dcb app show', and congestion notification (ECN) if the
- * driver has files for it.
+ * reports it without a vendor's tools:
+ *
+ *   - priority flow control (PFC), by DCB netlink like 'dcb pfc show'
+ *   - the priority of a DSCP, like 'dcb app show'
+ *   - congestion notification (ECN), if the driver has files for it
  *
  * Threads: any; no lock. The driver may ask the adapter's firmware.
  */
@@ -20,8 +22,9 @@
 #define ROCE_PORT 4791
 
 /*
- * If a network interface is above others, as a VLAN or bond is, replace its name by that of the
- * lowest one, which knows PFC and ECN, and return true. `root`: "", except in tests.
+ * If a network interface is above another one, as a VLAN or bond is, replace its name by that of
+ * the lowest one, and return true. Only the lowest one knows PFC and ECN. `root`: "", except in
+ * tests.
  */
 bool congestion_find_lower(const char *root, char name[IF_NAMESIZE]);
 

@@ -36,9 +36,9 @@
 #define UDP_TRIES        2
 #define UDP_MILLISECONDS 400
 /*
- * Bytes of a datagram. Over IPv6 a datagram shorter than the base transport header, 12 bytes, makes
- * a receiving kernel with Soft-RoCE panic (rxe_rcv() of Linux 6.1 uses pkt->qp before it is set). A
- * longer datagram of zeros is for queue pair 0, and is dropped.
+ * Bytes of a datagram. A shorter datagram than the base transport header (12 bytes) makes a
+ * receiving kernel with Soft-RoCE panic over IPv6: rxe_rcv() of Linux 6.1 uses pkt->qp before it is
+ * set. A longer datagram of zeros is for queue pair 0, so it is dropped.
  */
 #define DATAGRAM_SIZE 64
 /* Objects of a session: protection domain, completion queue, queue pair, memory regions. */
@@ -117,7 +117,7 @@ static bool is_known(const struct evidence *evidence, enum fact fact)
 
 /* ---- Network interfaces, routes and neighbours ---- */
 
-/* Return the text of an attribute, which ends with a zero; `other` if it is missing. */
+/* Return the text of an attribute. Return `other` if it is missing. */
 static const char *text_of(const struct nlattr *text, const char *other)
 {
 	return text ? nla_get_string(text) : other;
@@ -205,9 +205,8 @@ static void add_address(struct nl_msg *request, int type, const struct sockaddr 
 }
 
 /*
- * Return the entry of `view` for the source, whose scope ID may be missing: a VLAN has the
- * link-local address of the interface below it, so prefer the route's. Return NULL if there is
- * none.
+ * Return the entry of `view` for the source, or NULL. The scope ID of the source may be missing. A
+ * VLAN has the link-local address of the interface below it, so prefer the route's interface.
  */
 static const struct host_address *find_source(const struct evidence *evidence,
 					      const struct host_view *view)
@@ -229,8 +228,8 @@ static const struct host_address *find_source(const struct evidence *evidence,
 }
 
 /*
- * Return the number of the network interface with which the kernel asks for the route of a bound or
- * link-local address (rdma_translate_ip() sets bound_dev_if). Return 0 for any.
+ * Return the index of the network interface with which the kernel asks for the route of a bound or
+ * link-local address (rdma_translate_ip() sets bound_dev_if). 0 means any interface.
  */
 static uint32_t find_bound(struct evidence *evidence, const struct host_view *view,
 			   const struct flow *flow)
@@ -248,7 +247,7 @@ static uint32_t find_bound(struct evidence *evidence, const struct host_view *vi
 	return own ? own->interface_index : 0;
 }
 
-/* Ask the kernel for the route of `flow`, and set its facts; on failure `route` is the error. */
+/* Ask the kernel for the route of `flow`, and set its facts. On failure `route` is the error. */
 static void find_route(struct evidence *evidence, const struct host_view *view,
 		       const struct flow *flow)
 {
@@ -289,7 +288,7 @@ static int examine_neighbour(struct nl_msg *message, void *evidence)
 
 /* ---- RDMA devices ---- */
 
-/* Return the port of the route's interface, or without a route any, or NULL. */
+/* Return the port on the route's interface, or without a route the first one, or NULL. */
 static const struct rdma_port *find_port(const struct evidence *evidence,
 					 const struct rdma_ports *ports)
 {
@@ -516,7 +515,7 @@ static int examine_rdma_device(struct nl_msg *device, void *evidence)
 
 /*
  * Return the sum of the counters in the files of `pattern`. If any can be read, set a fact to the
- * sum, or to `most` if that is less.
+ * sum, at most `most`.
  */
 static uint64_t sum_counters(struct evidence *evidence, enum fact fact, const char *pattern,
 			     uint64_t most)
@@ -683,9 +682,9 @@ static const char *take_icmp(struct evidence *evidence, int descriptor)
 }
 
 /*
- * Send a datagram of zeros to a UDP port. Unless `milliseconds` is 0, wait that time for an answer,
- * send again if none arrives, and set the fact to the answer or "silent". If sending fails, set the
- * fact to that error.
+ * Send a datagram of zeros to a UDP port. If that fails, set the fact to the error. Unless
+ * `milliseconds` is 0, wait that time for an answer, try again if none arrives, and set the fact to
+ * the answer or "silent".
  */
 static void try_udp_port(struct evidence *evidence, enum fact fact, uint16_t port,
 			 const struct flow *flow, int milliseconds)

@@ -23,24 +23,24 @@
 	X(transport)        /* "roce", "iwarp" or "infiniband" */                                  \
 	X(roce_version)     /* "1" or "2": version of the GID that a connection uses */            \
 	X(device)           /* RDMA device of the source, of the route, or else the first one */   \
-	X(software)         /* "yes": the device is software; "no" */                              \
+	X(software)         /* "yes" or "no": the device is software */                            \
 	X(error)            /* errno name of the call that failed on this host */                  \
 	X(memory)           /* "failed": the memory of a session cannot be registered */           \
 	X(unusable)         /* why no port can be used: "unreliable", "down", "unreached" */       \
-	X(drivers)          /* "none": libibverbs has no driver for any device; "some" */          \
-	X(kernel_device)    /* first device in sysfs; "none" */                                    \
+	X(drivers)          /* "some" or "none": devices that libibverbs has a driver for */       \
+	X(kernel_device)    /* the first device in sysfs, or "none" */                             \
 	X(file)             /* a file in /dev/infiniband that this process cannot open */          \
 	X(file_error)       /* errno name of opening it */                                         \
 	X(file_owner)       /* device of this file, or "the connection manager" */                 \
 	X(node_guid)        /* "0": librdmacm cannot find the device of the source */              \
 	X(gids)             /* "none": all GIDs of an active RoCE port of the device are empty */  \
-	X(gid_here)         /* "yes": an address of this namespace leads to a device; "no" */      \
+	X(gid_here)         /* "yes" or "no": an address of this namespace leads to a device */    \
 	X(mode)             /* "exclusive": each device belongs to one namespace */                \
-	X(first_namespace)  /* "yes": this is the first network namespace; "no" */                 \
+	X(first_namespace)  /* "yes" or "no": this is the first network namespace */               \
 	X(device_interface) /* network interface of the device */                                  \
 	X(bond_devices)     /* two devices whose interfaces are members of route_interface */      \
-	X(roce_socket)      /* "yes": a socket of this namespace has UDP port 4791; "no" */        \
-	X(interface_here)   /* "yes": a device has an interface in this namespace; "no" */         \
+	X(roce_socket)      /* "yes" or "no": a socket of this namespace has UDP port 4791 */      \
+	X(interface_here)   /* "yes" or "no": a device has an interface in this namespace */       \
 	X(cgroup)           /* cgroup of this process whose rdma.max is (almost) used up */        \
 	X(cgroup_limit)     /* the limits of the device in this rdma.max */                        \
 	X(cgroup_use)       /* the use of the device in rdma.current of this cgroup */             \
@@ -48,10 +48,10 @@
 	X(route_interface)  /* network interface of the route */                                   \
 	X(route_kind)       /* "ethernet", "infiniband", "loopback", or a kind such as "veth" */   \
 	X(route_driver)     /* driver of route_interface */                                        \
-	X(own_address)      /* "yes": the address is one of this host's; "no" */                   \
+	X(own_address)      /* "yes" or "no": the address is one of this host's */                 \
 	X(vrf)              /* a VRF of this host */                                               \
-	X(gid_interface)    /* interface that has the source, if it leads to a device; "none" */   \
-	X(gid_kind)         /* kind of gid_interface, such as "vlan"; "plain": it has none */      \
+	X(gid_interface)    /* interface that has the source and a device, or "none" */            \
+	X(gid_kind)         /* kind of gid_interface, such as "vlan", or "plain" */                \
 	X(gid_device)       /* another device, whose network interface is gid_interface */         \
 	X(next_hop)         /* gateway of the route, or the address */                             \
 	X(neighbour)        /* next hop's hardware address: "resolved", "unconfirmed", "failed" */ \
@@ -66,7 +66,7 @@
 	X(udp_roce)         /* answer for UDP port 4791: icmp_answer(), "silent", errno name */    \
 	X(udp_other)        /* answer for an unused UDP port, like udp_roce */                     \
 	X(udp_from)         /* address of the sender of the first of the two answers */            \
-	X(listeners)        /* programs of this host that listen; "none" */                        \
+	X(listeners)        /* programs of this host that listen, or "none" */                     \
 	X(stopped)          /* process ID of a stopped listener */                                 \
 	X(requests_received) /* connect requests that this host's devices received */              \
 	X(requests_answered) /* replies and rejections, at most requests_received */               \
@@ -87,7 +87,7 @@ struct evidence {
 /* Return the name of a fact, a static string. */
 const char *evidence_name(enum fact fact);
 
-/* Return true if `text` is the text of the fact; "": the fact is unknown. */
+/* Return true if `text` is the text of the fact. An unknown fact is "". */
 bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
 /* Set a fact to a text, cut to 511 bytes, or to a number. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Judge lost packets: how many, in which direction, and where to look for the cause.
+ * Classify lost packets: how many, in which direction, and where to look for the cause.
  *
  * Threads: any.
  */
@@ -35,9 +35,9 @@ struct loss {
 };
 
 /*
- * Judge the loss by the growth of this host's port counters, the counts of the server's port, and
- * the approximate number of packets in each direction. A packet is lost if one port found a gap
- * and the other port retransmitted.
+ * Classify the loss by the growth of this host's port counters and the counts of the server's port.
+ * A packet is lost if one port found a gap, and the other port retransmitted. `to_server` and
+ * `to_client` are the approximate numbers of packets.
  */
 struct loss loss_classify(const struct counters *growth, const struct peer_counts *peer,
 			  uint64_t to_server, uint64_t to_client);

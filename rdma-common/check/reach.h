@@ -46,8 +46,8 @@ const struct rule *reach_classify(const struct evidence *evidence);
 bool reach_report(struct findings *findings, const struct evidence *evidence);
 
 /*
- * Report findings->found as a finding of the step "reach", with all facts and, unless `rule` is
- * NULL, with the name and the causes of the rule.
+ * Report findings->found as a finding of the step "reach", with all facts. If `rule` is not NULL,
+ * add its name and its causes.
  */
 void reach_report_facts(struct findings *findings, const struct evidence *evidence,
 			const struct rule *rule, bool good);

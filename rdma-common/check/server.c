@@ -35,9 +35,11 @@
 #define SESSION_PACKETS 12
 /*
  * Limits on a path that loses packets, where sessions wait for retransmission timers. Both count
- * from the first session's start, without rate measurements: no session begins after
- * LOSSY_MILLISECONDS, and a running one is interrupted after STOP_MILLISECONDS. If packets are
- * late, a transfer is interrupted after LOSSY_MILLISECONDS, and rule_out_loss() decides.
+ * from the first session's start, without rate measurements:
+ *
+ *   LOSSY_MILLISECONDS: no session begins later. If packets are late, a transfer is interrupted,
+ *                       and rule_out_loss() decides.
+ *   STOP_MILLISECONDS:  a running session is interrupted.
  */
 #define LOSSY_MILLISECONDS 10000
 #define STOP_MILLISECONDS  15000
@@ -159,9 +161,12 @@ static void report_server(struct probe *probe)
 
 /*
  * Return the size for ping(8) whose packets are as long as those of a WRITE of probe->size bytes.
- * After the IP header RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload padded to a
- * multiple of 4, and 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH instead of IP and
- * UDP. Over iWARP, where TCP chooses their length, return probe->size.
+ * After the IP header ping has 8 bytes of ICMP, and RoCE v2 has:
+ *
+ *   8 bytes of UDP, 12 of BTH, 16 of RETH, the payload padded to a multiple of 4, 4 of ICRC
+ *
+ * RoCE v1 has 40 bytes of GRH instead of IP and UDP. Over iWARP TCP chooses the length of packets,
+ * so return probe->size.
  */
 static uint64_t ping_size(const struct probe *probe)
 {
@@ -233,7 +238,7 @@ static void add_cause(struct probe *probe, const char *shown)
 		    before.cause, shown);
 }
 
-/* Name the cause of a size that fails repeatedly, while a smaller one passes repeatedly. */
+/* Name the cause if a size fails twice, and a smaller one passes twice. */
 static void name_cause(struct probe *probe)
 {
 	struct strbuf *advice = &probe->findings->advice, cause = { 0 };
@@ -325,9 +330,13 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Set probe->stop_time. The next session has a limit if the loss is excessive, or if
- * retransmissions may delay a transfer. Return false, and set probe->stopped, if it has a limit,
- * and LOSSY_MILLISECONDS have passed. With probe->needs_explaining there is no limit.
+ * Set probe->stop_time. The next session has a limit, unless probe->needs_explaining, if either
+ * holds:
+ *
+ *   - The loss is excessive.
+ *   - Retransmissions may delay a transfer.
+ *
+ * Return false, and set probe->stopped, if it has a limit, and LOSSY_MILLISECONDS have passed.
  */
 static bool may_begin(struct probe *probe)
 {

@@ -32,7 +32,7 @@ struct outcome {
 	struct peer_hello rejection; /* valid if `rejected` */
 	int connect_status; /* answer to the connect request (connection->connect_status) */
 	bool connected;
-	struct hello hello; /* the server's hello; version 0: none that is valid */
+	struct hello hello; /* The server's hello. Version 0 means that none is valid. */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
 	unsigned int port; /* source port (source_port()). 0 if unknown. */
 	enum direction_result to_server, to_client;
@@ -84,7 +84,7 @@ struct probe {
 	struct peer_counts peer;       /* counts of the server's port */
 	struct peer_counts advertised; /* of the latest sessions alone */
 	struct latency latency;        /* from the last session that measured it */
-	/* the first failure; a signal replaces it, and any failure replaces STATUS_TOO_SLOW */
+	/* The first failure. A signal replaces it. Any failure replaces STATUS_TOO_SLOW. */
 	struct failure failure;
 };
 
@@ -106,10 +106,14 @@ void probe_take(struct probe *probe, const struct connection *connection);
 
 /*
  * Run sessions with the server, by `run` with `argument`, and report the findings. After a failure,
- * try the host's next address unless probe->reached. Return STATUS_INTERRUPTED after a signal; else
- * the status of the first failed session, STATUS_TIMED_OUT if the sessions took too long,
- * STATUS_TOO_SLOW if a rate is below --min-rate, STATUS_LOCAL_FAILURE if a session could not start,
- * or STATUS_SUCCESS.
+ * try the host's next address unless probe->reached. Return the first of these that applies:
+ *
+ *   STATUS_INTERRUPTED    a signal arrived
+ *   the status of the first failed session
+ *   STATUS_TIMED_OUT      the sessions took too long
+ *   STATUS_TOO_SLOW       a rate is below --min-rate
+ *   STATUS_LOCAL_FAILURE  a session could not start
+ *   STATUS_SUCCESS
  */
 enum status probe_server(struct probe *probe, session_function run, void *argument);
 
