@@ -63,8 +63,14 @@ load fake
 	0	read	!> reach
 	4	write refuse:9	!> reach
 	END
+	# a class is named only if it is silent twice, and another class is answered in between
 	outcomes check --tos 104 192.0.2.1 20000 <<-END
 	5	ESTABLISHED! unused:0	> no rule of	rdma_connect=3
+	5	2*ESTABLISHED! unused!	> ?C2?	!> but none with	rdma_connect=5
+	5	ESTABLISHED! unused!	> ?C15?	!> but none with	rdma_connect=5
+	END
+	outcomes check --tos 104 192.0.2.1 <<-END
+	5	unused!	> did not answer a request to port 47893, and has answered the next one; one of: *?C15?	!> but none with	rdma_connect=3
 	END
 }
 

@@ -164,6 +164,26 @@ static bool send_to_unused(struct check *check, enum fact fact)
 	return true;
 }
 
+/*
+ * If no request with --tos is answered, send one with the default class, then one with --tos: the
+ * path may have been down during the first ones. Return false like send_request().
+ */
+static bool try_other_class(struct check *check)
+{
+	const enum fact repeated = check->options->port ? FACT_control : FACT_again;
+	struct options *session = &check->probe.session;
+
+	if (reach_holds(&check->evidence, "control!=silent|failed") ||
+	    check->options->tos == DEFAULT_TOS)
+		return true;
+	session->tos = DEFAULT_TOS;
+	if (!send_to_unused(check, FACT_plain))
+		return false;
+	session->tos = check->options->tos;
+	return !reach_holds(&check->evidence, "plain!=silent|failed") ||
+	       send_to_unused(check, repeated);
+}
+
 /* Find out by more requests and UDP datagrams why a request failed, and report the reason. */
 static void explain_request(struct check *check)
 {
@@ -174,15 +194,12 @@ static void explain_request(struct check *check)
 	session->timeout_seconds = MIN(session->timeout_seconds, CONTROL_SECONDS);
 	if (check->options->port && silent && !send_to_unused(check, FACT_control))
 		return;
+	if (silent && !try_other_class(check))
+		return;
 	/* the path may have been down only during the first request */
 	if (reach_holds(&check->evidence, "control!=silent|failed") &&
 	    !send_request(check, FACT_again, ntohs(address->sin_port)))
 		return;
-	if (check->options->tos != DEFAULT_TOS && silent) {
-		session->tos = DEFAULT_TOS;
-		if (!send_to_unused(check, FACT_plain))
-			return;
-	}
 	change_ending_signals(SIG_UNBLOCK);
 	evidence_try_udp(&check->evidence, &check->path.flow);
 	explain(check, true);

@@ -787,13 +787,13 @@ static bool is_unused_port(const struct rdma_cm_id *id)
 
 /*
  * Reject a request to an unused port, with the reason of unused:N (iWARP: ECONNREFUSED). If N is 0,
- * do not answer.
+ * or for unused!, do not answer.
  */
 static int reject_unused(struct fake_id *id)
 {
 	int reason = (int)scripted_number("unused", 8);
 
-	if (reason)
+	if (reason && !take_order("unused", '!'))
 		produce(new_event(id, "REJECTED", is_iwarp() ? -ECONNREFUSED : reason));
 	return leave(0);
 }
