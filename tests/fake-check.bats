@@ -256,7 +256,8 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:ibv_query_port:1+:5	> device      double0 port 1: cannot be queried: Input/output error
 	3	ADDR_RESOLVED=ADDR_ERROR:-99	> address     not resolved: Cannot assign requested address?  -> give --bind an address of this host
 	3	fail:rdma_get_devices:1:19	> device      none*$software
-	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few
+	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few	!> ?L1?	!> ?L17?
+	3	fail:rdma_get_devices:1:12	> device      none: Cannot allocate memory	!> ?L1?	!> ?L17?
 	3	no-device	> device      none
 	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096: larger packets are faster)*65536 KiB may be locked: longer payloads are transferred in pieces?reach *Ready
 	END

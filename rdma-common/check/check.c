@@ -66,11 +66,13 @@ static void explain(struct check *check, bool required)
 /* Explain why no session can be tried: no device, address or memory can be used. */
 static void explain_path(struct check *check, bool devices, bool usable)
 {
-	if (usable)
+	if (usable) {
 		evidence_set(&check->evidence, FACT_memory, "failed");
-	evidence_set_error(&check->evidence, FACT_error, check->devices.memory_error);
-	if (!devices && (!check->devices.error || check->devices.error == ENODEV))
-		evidence_set_error(&check->evidence, FACT_error, ENODEV);
+		evidence_set_error(&check->evidence, FACT_error, check->devices.memory_error);
+	}
+	if (!devices)
+		evidence_set_error(&check->evidence, FACT_error,
+				   check->devices.error ? check->devices.error : ENODEV);
 	explain(check, false);
 }
 

@@ -73,6 +73,8 @@ static const struct rule rules[] = {
 	  { "a firewall or switch drops packets other than the connect request", "the program on port {port} is stopped or hangs" },
 	  "let firewalls and switches pass UDP from any port to port 4791 (RoCE v1: Ethernet type 0x8915, iWARP: TCP port {port}), and see 'ps -o stat' on {address}" },
 	/* ---- This host: no packet was sent, or none was answered ---- */
+	/* a host that is short of descriptors or memory hides its devices */
+	{ NULL, "error=EMFILE|ENFILE|ENOMEM", "", { 0 }, "" },
 	{ "L1", "kernel_device=none drivers=none mode=exclusive",
 	  "the RDMA subsystem is in exclusive mode: each device belongs to one network namespace, and none belongs to this one",
 	  { 0 }, "move a device here: 'rdma dev set DEVICE netns NAME' in the namespace that has it ('rdma system' shows the mode)" },

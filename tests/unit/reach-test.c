@@ -86,6 +86,10 @@ static const struct row rows[] = {
 	{ "transport=roce software=no first_namespace=no interface_here=no gid_here=yes", NULL },
 	{ "address=192.0.2.1 transport=roce interface_here=no gid_here=no route=found route_interface=eth0 route_kind=veth",
 	  "L13" },
+	/* a host that is short of descriptors or memory lists no device */
+	{ "kernel_device=none drivers=none error=EMFILE", NULL },
+	{ "kernel_device=none drivers=none error=ENOMEM", NULL },
+	{ "kernel_device=rdma0 drivers=some unusable=unreliable error=ENFILE", NULL },
 	/* no rule but L3 explains that memory cannot be registered */
 	{ "transport=roce software=yes first_namespace=no roce_socket=no memory=failed error=ENOMEM",
 	  NULL },
