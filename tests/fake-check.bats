@@ -304,7 +304,8 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	1	fail:rdma_create_event_channel:1:24	cannot open the RDMA connection manager: Too many open files
 	1	fail:rdma_create_id:5:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 	1	fail:rdma_create_id:6:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
-	5	operation!	> $transfer arrived, server to client failed: $silent
+	5	2*operation!	> $transfer arrived, server to client failed: $silent
+	5	operation!	> ?transfer    1 byte: client to server arrived, server to client not known: no progress for *the same size passes when it is repeated
 	END
 	outcomes check --duration 0 192.0.2.1 20000 <<<"0	3*accept=busy from:300	> $ready"
 }

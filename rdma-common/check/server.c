@@ -186,7 +186,7 @@ static bool both_arrived(const struct probe *probe)
 bool probe_lacks_bytes(const struct probe *probe)
 {
 	return probe->verified == 0 && probe->outcome && probe->outcome->connected &&
-	       is_silence(probe->failure.status) && !both_arrived(probe);
+	       is_silence(probe->outcome->end.status) && !both_arrived(probe);
 }
 
 bool probe_is_unreached(const struct probe *probe)
@@ -532,20 +532,22 @@ static bool fails_again(struct probe *probe)
 
 /*
  * Find out by other sessions why a size got no answer, and advise what to change. If the bytes of
- * one direction arrived, the other one fails. If no size was verified before, a rule explains the
- * failure (probe_lacks_bytes()).
+ * one direction arrived, twice, the other one fails. If no size was verified before, a rule
+ * explains the failure (probe_lacks_bytes()).
  */
 static void explain_silence(struct probe *probe)
 {
 	bool any = probe->verified > 0;
 
-	if (any && (!passes_again(probe) || both_arrived(probe) || !fails_again(probe)))
+	if (any ? !passes_again(probe) : !probe->to_server && !probe->to_client)
+		return;
+	if (both_arrived(probe) || !fails_again(probe))
 		return;
 	if (probe->to_server && !probe->to_client)
 		probe->to_client = DIRECTION_FAILED;
 	else if (probe->to_client && !probe->to_server)
 		probe->to_server = DIRECTION_FAILED;
-	else if (any && !probe->to_server && !find_direction(probe))
+	else if (!probe->to_server && !find_direction(probe))
 		return;
 	if (any)
 		name_cause(probe);

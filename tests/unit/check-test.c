@@ -613,6 +613,13 @@ TEST(failed_size_is_reported_with_the_state_of_each_direction_and_any_advice)
 		/* if no byte arrives, a rule explains it (reach-test) */
 		{ OVER_ROCE, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, "") },
+		/* a direction is named after two failures */
+		{ OVER_ROCE, no_size, { silent(1, DONE, REMOTE_MR), silent(1, DONE, REMOTE_MR) }, SILENCE,
+		  .found = "failed: 1 byte: client to server failed, server to client arrived: cause 5" },
+		{ OVER_ROCE, no_size, { silent(1, POSTED, REMOTE_DONE), silent(1, POSTED, REMOTE_DONE) }, SILENCE,
+		  .found = "failed: 1 byte: client to server arrived, server to client failed: cause 5" },
+		{ OVER_ROCE, no_size, { silent(1, DONE, REMOTE_MR), passes(1) }, SILENCE,
+		  .found = ended("not known", "arrived", SILENCE, passes_when_repeated) },
 		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), still_there(1024), silent(MTU - 1, DONE, REMOTE_MR) }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, "; packets are lost from client to server -> look at the path that the subnet manager has set up, *") },
 		/* one failure is no evidence: the size, or each direction of it, passes when it is repeated */
