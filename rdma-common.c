@@ -1,28 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The thread of a session, in the order of a session: posting; messages and completions;
- * notifications; both payloads; clocks; the loop. session.c feeds the state machine (protocol.c),
- * and has the deadlines. connection.c has the main thread's part.
- *
- * The thread's RDMA calls have three error conventions. rdma_disconnect(3) and ibv_get_cq_event(3)
- * return -1 and set errno. ibv_post_send(3), ibv_post_recv(3), ibv_modify_qp(3) and
- * ibv_req_notify_cq(3) return an errno value, or in some drivers another number: see verb_error().
- * ibv_poll_cq(3) returns a negative number and no reason.
- *
- * The thread waits for a completion before it reads memory that the adapter has written.
- * ibv_poll_cq(3) orders the write before the read, on a weakly ordered processor as well. A
- * provider for hardware has a barrier after it finds a valid entry in the completion queue
- * (rdma-core, util/udma_barrier.h, udma_from_device_barrier()). The providers of Soft-RoCE and
- * soft-iWARP find the entry by an atomic acquire load. A message is read after its receive
- * completes; the bytes of a READ, after the READ completes; the bytes of the peer's WRITE, after
- * the receive of a message that the peer posted later.
- *
- * The thread writes memory that the adapter reads before ibv_post_send(3) posts the operation, or
- * the message that announces the bytes to the peer; posting orders the write before the read.
- *
- * One thread at a time owns memory that threads share. A sequentially consistent atomic variable
- * (`notifications`, and variables of helper.c and console.c), a pipe, or the start or end of a
- * thread hands the memory over.
+ * The thread of a session: posting, messages and completions, notifications, both payloads, clocks,
+ * the loop. protocol.h has the messages. rdma-common.h has the rules for errors and memory.
  */
 #include "rdma-common.h"
 
@@ -38,8 +17,8 @@
 /* Interval between two updates of the progress line. */
 #define PROGRESS_MILLISECONDS 250
 /*
- * Limits of one turn, so that no task waits for long: maximum number of completions per poll, and
- * per turn. A turn also fills or empties at most one piece (HELPER_BUFFER bytes) of each ring.
+ * Limits of one turn, so that no task waits for long. A turn also moves at most one piece of each
+ * ring.
  */
 #define POLL_SIZE            16
 #define COMPLETIONS_PER_TURN 64
@@ -47,54 +26,31 @@
 #define TURNS_PER_LOOK 1000
 
 /*
- * The messages of a session, and the conditions for some of them:
- *
- *     client                                            server
- *     connect request, with a hello        ------->     the server decides (hello_refusal())
- *                                          <-------     rejection or acceptance, with a hello
- *     MSG_MR: address, length, rkey        ------->
- *                                          <-------     MSG_MR, after the client's
- *     RDMA WRITE or READ                   <=====>      RDMA WRITE or READ
- *     MSG_DONE: digest                     ------->     after the sender's WRITE or completed READ
- *                                          <-------     MSG_DONE: digest
- *     from its MSG_MR on, each side reports the progress of both streams by MSG_WINDOW; after its
- *     MSG_VERDICT it only confirms the peer's MSG_WINDOWs, until the peer's MSG_VERDICT arrives;
- *     after both MSG_DONEs each side verifies its incoming payload
- *     MSG_VERDICT                          <------>     MSG_VERDICT
- *     (a side that gives up sends a bad MSG_VERDICT at any time after its MSG_MR)
- *     disconnects after both MSG_VERDICTs  ------->     waits for the disconnection
- *
- * The thread of a connection runs one loop (run_session()):
- *
- *     wait      for a completion, a notification, a helper, or the next clock
- *     take      completions and notifications: feed them to the state machine and the transfer
- *     fill      a piece of the outgoing ring
- *     empty     a piece of the incoming ring: copy it, verify the copy, let a helper store it
- *     clocks    the deadline, the end of a timed operation or an interval, a keepalive, progress
- *     advance   post everything that is due: MSG_MR, the operation, MSG_WINDOW, MSG_DONE,
- *               MSG_VERDICT; disconnect
- *
- * Only the first step waits, and only after a turn that found nothing to do. Other slow calls occur
- * at most once in a session (rdma_disconnect), or once per --interval (counters).
+ * The thread runs one loop (run_session()). Only the first step waits, after a turn that found
+ * nothing to do:
+ * - Wait for a completion, a notification, a helper, or the next clock.
+ * - Take completions and notifications.
+ * - Fill a piece of the outgoing ring, and empty a piece of the incoming one.
+ * - Check the clocks.
+ * - Post everything that is due (advance()).
  */
 
 /* ---- Posting ---- */
 
 /*
- * If a post fails, bad_wr is the first request of its list that was not posted (ibv_post_send(3)).
- * If bad_wr is NULL, the provider did not say what it posted: count the whole list as outstanding.
+ * A function that posts returns 0 or an errno value. If it fails, bad_wr is the first request that
+ * was not posted. If bad_wr is NULL, the provider did not say: count the whole list as outstanding.
  * libsiw leaves it NULL when its doorbell fails, although all requests are in the queue. The second
  * deadline of PHASE_CLOSING ends the wait for a request that never completes.
  */
 
-/* Set the time of this turn. A poll that finds nothing does not call this, and so stays fast. */
+/* Set the time of this turn. Polls that find nothing do not call this. */
 static inline void read_clock(struct session *session)
 {
 	session->clocks.now_nanoseconds = now_nanoseconds();
 	session->clocks.now = session->clocks.now_nanoseconds / 1000000;
 }
 
-/* Post a receive into `slot`, and count it in `count`. Return 0 or an errno value. */
 static int post_receive(const struct setup *setup, unsigned int slot, unsigned int *count)
 {
 	struct ibv_sge sge = make_sge(&setup->control, slot * SLOT_SIZE, MESSAGE_SIZE);
@@ -123,7 +79,6 @@ enum status post_receives(struct setup *setup, struct failure *failure)
 	return STATUS_SUCCESS;
 }
 
-/* Post a message or a keepalive, and count it. Return 0 or an errno value. */
 static int post_send(struct session *session, struct ibv_send_wr *request)
 {
 	struct ibv_send_wr *bad_wr = NULL;
@@ -135,8 +90,8 @@ static int post_send(struct session *session, struct ibv_send_wr *request)
 }
 
 /*
- * Post a message. Return 0 or an errno value. Each type has its own slot and at most one message in
- * flight, so the message in a slot is not overwritten before it is sent.
+ * Post a message. Each type has its own slot and at most one message in flight, so no message is
+ * overwritten before it is sent.
  */
 static int post_message(struct session *session, const struct message *message)
 {
@@ -156,10 +111,6 @@ static int post_message(struct session *session, const struct message *message)
 	return post_send(session, &request);
 }
 
-/*
- * Post MSG_MR: the region that the peer may write to or read from, and `produced`. Return 0 or an
- * errno value.
- */
 static int send_mr(struct session *session)
 {
 	const struct setup *setup = session->setup;
@@ -171,16 +122,13 @@ static int send_mr(struct session *session)
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
 		.produced = session->protocol.verifying ? produced : 0,
-		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* --one-way: no region */
+		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* absent with --one-way */
 	};
 
 	return post_message(session, &message);
 }
 
-/*
- * Allocate the list of work requests; on failure end the session. A client that never sends MSG_MR
- * does not cause this allocation.
- */
+/* The batch is allocated after MSG_MR has arrived, so a silent client cannot cause it. */
 static void prepare_batch(struct session *session)
 {
 	const struct setup *setup = session->setup;
@@ -195,8 +143,8 @@ static void prepare_batch(struct session *session)
 }
 
 /*
- * Fill the list with the work requests that may be posted now. Return their number, at most BATCH.
- * Set `more` to true if other requests may be posted after these, else to false.
+ * Fill the batch, and return the number of requests. Set `more` if others may be posted after
+ * these.
  */
 static unsigned int make_batch(struct session *session, bool *more)
 {
@@ -217,10 +165,6 @@ static unsigned int make_batch(struct session *session, bool *more)
 	return count;
 }
 
-/*
- * Post the first `count` requests of the batch, `bytes` in all. Report rejected requests to
- * `transfer`. Return 0 or an errno value.
- */
 static int post_batch(struct session *session, unsigned int count, uint64_t bytes)
 {
 	struct ibv_send_wr *requests = session->batch->requests;
@@ -241,18 +185,15 @@ static int post_batch(struct session *session, unsigned int count, uint64_t byte
 	return 0;
 }
 
-/*
- * Return the time, in milliseconds, at which an operation ends: `seconds` after `now` if `passes`
- * is 0; otherwise INT64_MAX.
- */
+/* Return when a timed operation ends, in milliseconds. Return INT64_MAX for a number of passes. */
 static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 {
 	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
 }
 
 /*
- * Start the clocks of this side's operation just before its first work requests are posted. The
- * time before, in which the operation may have waited for its source, does not count.
+ * The clocks start just before the first requests are posted: waiting for the source does not
+ * count.
  */
 static void start_clocks(struct session *session)
 {
@@ -267,7 +208,7 @@ static void start_clocks(struct session *session)
 		session->clocks.source_end = session->clocks.operation_end;
 }
 
-/* Start the clock of a timed READ by the peer: this side ends the stream, unless it repeats. */
+/* Start the clock of the peer's timed READ, because the source ends its stream. */
 static void start_source_clock(struct session *session)
 {
 	const struct hello *peer = &session->setup->terms.peer;
@@ -277,7 +218,6 @@ static void start_source_clock(struct session *session)
 			end_of_passes(peer->passes, peer->seconds, session->clocks.now);
 }
 
-/* Post all work requests of the operation that may be posted now. Return 0 or an errno value. */
 static int continue_operation(struct session *session)
 {
 	const uint64_t *posted = &session->transfer.operation.posted;
@@ -298,7 +238,6 @@ static int continue_operation(struct session *session)
 	return error;
 }
 
-/* Post a MSG_WINDOW if it is due and allowed. Return 0 or an errno value. */
 static int send_window(struct session *session)
 {
 	struct message message;
@@ -308,17 +247,14 @@ static int send_window(struct session *session)
 	session->clocks.window_time = transfer_window_time(&session->transfer, session->clocks.now);
 	if (session->clocks.window_time > session->clocks.now || !window_is_allowed(session))
 		return 0;
-	count_wire_progress(session); /* first: MSG_WINDOW may make the peer owe more */
+	count_wire_progress(session); /* first, because MSG_WINDOW may make the peer owe more */
 	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_make_window(&session->transfer);
 	session->window_outstanding = true;
 	return post_message(session, &message);
 }
 
-/*
- * Post MSG_DONE; if the peer has a hello, with the digest and length of the outgoing payload.
- * Return 0 or an errno value.
- */
+/* A peer with a hello also gets the digest and length of the outgoing payload. */
 static int send_done(struct session *session)
 {
 	struct message done = { .type = MSG_DONE };
@@ -339,7 +275,6 @@ void read_counters(const struct setup *setup, struct counters *counters)
 		      id->port_num);
 }
 
-/* Read the counters for the last time, and add the counts of the port, if any, to the verdict. */
 static void add_counts(struct session *session, struct message *verdict)
 {
 	const struct counters *before = &session->setup->before;
@@ -359,10 +294,7 @@ static void add_counts(struct session *session, struct message *verdict)
 	verdict->retransmitted = sequence.retransmitted;
 }
 
-/*
- * Post this side's verdict. STATUS_LOCAL_FAILURE stands for all failures but wrong contents. Return
- * 0 or an errno value.
- */
+/* STATUS_LOCAL_FAILURE stands for all failures but wrong contents. */
 static int send_verdict(struct session *session)
 {
 	enum status status = session->protocol.own_verdict.status;
@@ -376,7 +308,6 @@ static int send_verdict(struct session *session)
 	return post_message(session, &verdict);
 }
 
-/* Report the interval that ends now, unless it has no duration, and begin the next one. */
 static void end_interval(struct session *session)
 {
 	struct measurement *measurement = &session->measurement;
@@ -392,7 +323,6 @@ static void end_interval(struct session *session)
 	print_interval(&session->setup->log, &interval);
 }
 
-/* End the last interval, however short, because the operation has ended. */
 static void end_intervals(struct session *session)
 {
 	if (session->measurement.interval.end != INT64_MAX)
@@ -407,7 +337,6 @@ static void end_operation(struct session *session)
 		print_status(&session->setup->log, "send completed successfully.");
 }
 
-/* Start the clock of the peer's READ, and prepare this side's operation, if any. */
 static void begin_operation(struct session *session)
 {
 	read_clock(session);
@@ -424,7 +353,7 @@ static void begin_operation(struct session *session)
 
 /* ---- What arrives ---- */
 
-/* Handle the peer's MSG_WINDOW. It extends the deadline only if it reports progress. */
+/* MSG_WINDOW extends the deadline only if it reports progress. */
 static void handle_window(struct session *session, unsigned int slot, const struct window *window)
 {
 	const struct protocol *protocol = &session->protocol;
@@ -450,7 +379,6 @@ static void handle_window(struct session *session, unsigned int slot, const stru
 		refuse_post(session, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
-/* Handle the peer's MSG_MR: validate its region. */
 static void handle_mr(struct session *session, const struct message *message)
 {
 	const struct protocol *protocol = &session->protocol;
@@ -477,7 +405,6 @@ static void handle_mr(struct session *session, const struct message *message)
 		session_handle(session, EVENT_MR_RECEIVED);
 }
 
-/* Handle the peer's MSG_DONE, which states the number of digested bytes. */
 static void handle_done(struct session *session, const struct message *message)
 {
 	const struct protocol *protocol = &session->protocol;
@@ -485,7 +412,7 @@ static void handle_done(struct session *session, const struct message *message)
 	uint64_t bytes = message->length;
 	const char *wrong = NULL;
 
-	if (!protocol->verifying) /* a peer without a hello does not state that number */
+	if (!protocol->verifying) /* a peer without a hello does not state its bytes */
 		bytes = incoming->present ? incoming->length : 0;
 	/* after giving up, this side no longer tracks the peer's positions */
 	if (protocol->remote == REMOTE_MR && !protocol->gave_up) {
@@ -499,10 +426,7 @@ static void handle_done(struct session *session, const struct message *message)
 	session_handle(session, EVENT_DONE_RECEIVED);
 }
 
-/*
- * Handle the peer's verdict. A bad one is early if the peer gave up: it does not follow both
- * MSG_DONEs.
- */
+/* A bad verdict that does not follow both MSG_DONEs is early: the peer gave up. */
 static void handle_verdict(struct session *session, uint64_t value)
 {
 	const struct protocol *protocol = &session->protocol;
@@ -577,7 +501,7 @@ static void handle_operation_completion(struct session *session)
 		end_operation(session);
 }
 
-/* Handle the completion of a sent message. MSG_VERDICT and MSG_WINDOW print no status line. */
+/* MSG_VERDICT and MSG_WINDOW print no status line. */
 static void handle_message_completion(struct session *session, enum message_type type)
 {
 	static const enum event_type events[] = {
@@ -596,10 +520,7 @@ static void handle_message_completion(struct session *session, enum message_type
 	session_handle(session, events[type]);
 }
 
-/*
- * Handle a failed completion. If the status is an error, only wr_id, status, qp_num and vendor_err
- * are valid.
- */
+/* If the status is an error, only wr_id, status, qp_num and vendor_err are valid. */
 static void handle_failed_completion(struct session *session, const struct ibv_wc *completion)
 {
 	const char *name = wr_name(completion->wr_id, session->setup->options.operation);
@@ -639,12 +560,11 @@ static bool counts_as_sent(const struct session *session, const struct ibv_wc *c
 	       !session->operation_failed;
 }
 
-/* Count a completed or flushed work request; if it belongs to the operation, also all before it. */
 static void count_completion(struct session *session, uint64_t wr_id)
 {
 	enum wr_kind kind = wr_kind(wr_id);
 
-	if (kind == WR_OPERATION) /* requests complete in order, and not all ask for a completion */
+	if (kind == WR_OPERATION) /* and all before it: not all ask for a completion */
 		transfer_record_completed(&session->transfer, wr_detail(wr_id),
 					  session->clocks.now);
 	else if (kind == WR_RECEIVE)
@@ -679,7 +599,6 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 
 /* ---- Notifications from the main thread ---- */
 
-/* End the session for the reason that a notification gives. */
 static void fail_for(struct session *session, enum notification notification)
 {
 	struct failure failure;
@@ -689,9 +608,9 @@ static void fail_for(struct session *session, enum notification notification)
 }
 
 /*
- * Handle a failed establishment. Ignore it if the connection is already established: Linux since
- * 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a
- * moment. The transport's retries and the deadline decide.
+ * Handle a failed establishment. Ignore it on an established connection: Linux since 6.0 reports
+ * UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a moment. The
+ * transport's retries and the deadline decide.
  */
 static void handle_not_established(struct session *session)
 {
@@ -709,9 +628,8 @@ static void handle_not_accepted(struct session *session)
 }
 
 /*
- * Handle RDMA_CM_EVENT_REJECTED: the client has withdrawn its request. After ESTABLISHED, over
- * InfiniBand and RoCE, the event means that the peer's end was destroyed before it could
- * disconnect.
+ * Handle REJECTED: the client has withdrawn its request. After ESTABLISHED, over InfiniBand and
+ * RoCE, the event means that the peer's end was destroyed before it could disconnect.
  */
 static void handle_rejected(struct session *session)
 {
@@ -721,7 +639,6 @@ static void handle_rejected(struct session *session)
 		fail_for(session, NOTIFY_REJECTED);
 }
 
-/* Handle all pending notifications. */
 static void handle_notifications(struct session *session)
 {
 	unsigned int notifications = atomic_exchange(&session->shared->notifications, 0);
@@ -751,8 +668,8 @@ static void handle_notifications(struct session *session)
 /* ---- Both payloads ---- */
 
 /*
- * Fill a piece of the outgoing ring, or let the helper fill it; while closing or after giving up,
- * only discard the helper's result. Return true if there was progress.
+ * Fill a piece of the outgoing ring. While closing or after giving up, only discard the helper's
+ * result. Return true after progress.
  */
 static bool fill_ring(struct session *session)
 {
@@ -772,7 +689,6 @@ static bool fill_ring(struct session *session)
 	return moved;
 }
 
-/* End the incoming payload, which is complete or has failed: print it, and feed the event. */
 static void end_incoming(struct session *session, const struct failure *failure)
 {
 	struct incoming *incoming = &session->incoming;
@@ -780,7 +696,10 @@ static void end_incoming(struct session *session, const struct failure *failure)
 	bool good = failure->status == STATUS_SUCCESS;
 
 	incoming->failed = !good;
-	/* before the verdict, which may end the session; a failed payload only if it is complete */
+	/*
+	 * Print before the verdict, which may end the session. Print a failed payload only if it is
+	 * complete.
+	 */
 	if (incoming->begun && (good || excerpt->size == session->transfer.sink.stream.plan.length))
 		print_payload(&session->setup->log, excerpt);
 	if (good)
@@ -792,7 +711,7 @@ static void end_incoming(struct session *session, const struct failure *failure)
 			     failure);
 }
 
-/* Prepare to empty the incoming ring. Return false if that failed, which ends the session. */
+/* Return false if the payload has ended with a failure. */
 static bool begin_incoming(struct session *session)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
@@ -803,7 +722,7 @@ static bool begin_incoming(struct session *session)
 	return false;
 }
 
-/* Let a helper open the output. The session goes on; if that fails, it gives up at once. */
+/* The session does not wait for the helper that opens the output. */
 static void begin_output(struct session *session)
 {
 	struct failure failure;
@@ -815,10 +734,11 @@ static void begin_output(struct session *session)
 }
 
 /*
- * Return true if the result of opening the output may be fetched, or the incoming ring emptied.
- * After a failure, neither may. In LOCAL_VERIFYING both may, and the result also as long as the
- * session goes on. Before LOCAL_VERIFYING, the ring may be emptied only while exchanging, once the
- * operation is posted, unless this side has given up, or the ring holds the whole stream.
+ * Return true if empty_ring() may take a step. After a failure it takes none. One of these
+ * suffices:
+ * - The whole payload has arrived, and is being verified.
+ * - The output is being opened, and the session goes on.
+ * - The operation has begun, and the stream is longer than the ring.
  */
 static bool may_empty(const struct session *session)
 {
@@ -837,8 +757,8 @@ static bool may_empty(const struct session *session)
 }
 
 /*
- * Return true if verification cannot save the session: a failure other than a lost peer has ended
- * it. If only the peer was lost, the whole payload may have arrived.
+ * Return true if the session has failed, and verification cannot save it. If only the peer was
+ * lost, the whole payload may have arrived.
  */
 static bool verification_is_in_vain(const struct protocol *protocol)
 {
@@ -847,15 +767,14 @@ static bool verification_is_in_vain(const struct protocol *protocol)
 }
 
 /*
- * Empty a piece of the incoming ring, or continue with the current piece. Return true if there was
- * progress.
+ * Empty a piece of the incoming ring, or continue with the current one. Return true after progress.
  */
 static bool empty_ring(struct session *session)
 {
 	const struct result *result = &session->protocol.result;
 	bool verifying = session->protocol.local == LOCAL_VERIFYING;
 	struct incoming *incoming = &session->incoming;
-	struct failure failure; /* not initialized, as in fill_ring() */
+	struct failure failure;
 
 	failure.status = STATUS_SUCCESS;
 	if (verifying && verification_is_in_vain(&session->protocol)) {
@@ -884,15 +803,14 @@ static bool empty_ring(struct session *session)
 /* ---- Clocks ---- */
 
 /*
- * Send a keepalive, unless sends are outstanding or keepalive_disturbs(). It is a WRITE of zero
- * bytes: it needs no rkey, and the peer's program does not notice it. Over InfiniBand and RoCE the
- * peer's adapter answers; if the host is gone, the transport's retries fail, but a wait for a
- * message never would. Over iWARP a keepalive shows less, but soft-iWARP in Linux needs it: the
- * server's host may overlook data that the client sends just as its connect request is answered,
- * until more data arrives.
+ * Send a keepalive: a WRITE of zero bytes. It needs no rkey, and the peer's program does not notice
+ * it. Over InfiniBand and RoCE the peer's adapter answers. If the host is gone, the transport's
+ * retries fail; a wait for a message never would. Over iWARP a keepalive shows less, but soft-iWARP
+ * needs it: the server's host may overlook data that the client sends just as its connect request
+ * is answered, until more data arrives.
  *
- * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
- * breaks the connection; soft-iWARP breaks it under load.
+ * A READ of zero bytes does not work. Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
+ * breaks the connection. Soft-iWARP breaks it under load.
  */
 static void send_keepalive(struct session *session)
 {
@@ -918,8 +836,8 @@ static void send_keepalive(struct session *session)
 }
 
 /*
- * End a stream or an operation whose time is over, after the current pass. A stream ends at its
- * source; an operation that repeats the same bytes ends at the side that performs it.
+ * The source ends a stream whose time is over, after the current pass. The side that performs an
+ * operation ends one that repeats the same bytes.
  */
 static void end_durations(struct session *session)
 {
@@ -947,7 +865,6 @@ static void check_exchange_clocks(struct session *session)
 		end_interval(session);
 }
 
-/* Show the progress of the operation on a terminal, if this is the only session. */
 static void show_progress(const struct session *session)
 {
 	const struct transfer *transfer = &session->transfer;
@@ -985,7 +902,6 @@ static void check_clocks(struct session *session)
 
 /* ---- The loop ---- */
 
-/* Flush all posted work requests: move the queue pair to the error state. */
 static void force_error(struct session *session)
 {
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
@@ -1006,10 +922,7 @@ static void disconnect(struct session *session)
 		force_error(session);
 }
 
-/*
- * Execute the actions that the state machine has requested; once closing has begun, post nothing.
- * Return 0 or an errno value.
- */
+/* Execute the requested actions. Once closing has begun, post nothing. */
 static int run_actions(struct session *session)
 {
 	bool exchanging = session->protocol.phase == PHASE_EXCHANGING;
@@ -1034,10 +947,6 @@ static int run_actions(struct session *session)
 	return error;
 }
 
-/*
- * Post the work requests of the operation that are due, then MSG_WINDOW if it is due. Return 0 or
- * an errno value.
- */
 static int post_what_is_due(struct session *session)
 {
 	int error = continue_operation(session);
@@ -1045,10 +954,6 @@ static int post_what_is_due(struct session *session)
 	return error ? error : send_window(session);
 }
 
-/*
- * Return true if EVENT_DRAINED is due: nothing more will be posted, and every posted work request
- * has completed.
- */
 static bool is_drained(const struct session *session)
 {
 	const struct protocol *protocol = &session->protocol;
@@ -1057,7 +962,6 @@ static bool is_drained(const struct session *session)
 	       !outstanding_sends(session) && !session->outstanding_receives;
 }
 
-/* Feed the event that makes MSG_DONE due. Report the end of an operation that has completed. */
 static void handle_done_due(struct session *session)
 {
 	session_handle(session, EVENT_DONE_DUE);
@@ -1065,10 +969,7 @@ static void handle_done_due(struct session *session)
 		end_operation(session);
 }
 
-/*
- * Run the requested actions, post what is due, and feed the events that the state makes due, until
- * nothing is left to do.
- */
+/* Execute actions and post what is due, until nothing is left to do. */
 static void advance(struct session *session)
 {
 	do {
@@ -1086,10 +987,7 @@ static void advance(struct session *session)
 	} while (session->actions && session->protocol.phase < PHASE_FINISHED);
 }
 
-/*
- * Poll the completion queue for up to POLL_SIZE completions. Return their number; after an error
- * end the session, and return 0.
- */
+/* Return the number of completions. A failure ends the session. */
 static inline int poll_completions(struct session *session, struct ibv_wc *completions)
 {
 	int count = 0;
@@ -1104,10 +1002,7 @@ static inline int poll_completions(struct session *session, struct ibv_wc *compl
 	return 0;
 }
 
-/*
- * Handle `count` completions, and more from the queue, up to COMPLETIONS_PER_TURN in all. Post the
- * messages that a completion makes due before the next completion is handled.
- */
+/* Post what a completion makes due before the next one is handled. */
 static void take_completions(struct session *session, struct ibv_wc *completions, int count)
 {
 	int all = 0;
@@ -1126,10 +1021,7 @@ static void take_completions(struct session *session, struct ibv_wc *completions
 	}
 }
 
-/*
- * End the session, because reading the completion channel failed with `error`. The kernel closes
- * the channel of a removed device, and reading it then fails with EIO.
- */
+/* The kernel closes the channel of a removed device, and reading it then fails with EIO. */
 static void channel_failed(struct session *session, int error)
 {
 	session->channel_lost = true;
@@ -1141,10 +1033,7 @@ static void channel_failed(struct session *session, int error)
 			     strerror(error));
 }
 
-/*
- * Take one completion event; session_run() acknowledges all at the end. On failure end the
- * session.
- */
+/* Take one completion event. session_run() acknowledges all at the end. */
 static void take_event(struct session *session)
 {
 	struct ibv_cq *cq;
@@ -1159,8 +1048,8 @@ static void take_event(struct session *session)
 }
 
 /*
- * Request an event for the next completion. The caller must then poll the queue once more, because
- * a completion may have come before. On failure end the session.
+ * The caller must poll once more, because a completion may have come before the event was
+ * requested.
  */
 static void arm(struct session *session)
 {
@@ -1172,10 +1061,7 @@ static void arm(struct session *session)
 			     strerror(error));
 }
 
-/*
- * Set `ready` to wait for the result of a busy helper, and return 1; return 0 if the helper is
- * idle.
- */
+/* Add a busy helper to the descriptors. Return their number. */
 static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 {
 	if (!helper_busy(helper))
@@ -1184,7 +1070,6 @@ static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 	return 1;
 }
 
-/* Wait at most `milliseconds` for a completion event, a notification, or a helper's result. */
 static void wait_for_descriptors(struct session *session, int milliseconds)
 {
 	struct pollfd *ready = session->ready;
@@ -1208,9 +1093,8 @@ static void wait_for_descriptors(struct session *session, int milliseconds)
 }
 
 /*
- * Wait until something happens or a clock is due; with --busy-poll only check the descriptors from
- * time to time. Return true if the next turn must look at everything, false if it need only poll
- * the completion queue.
+ * Wait until something happens or a clock is due. Return true if the next turn must look at
+ * everything. With --busy-poll most calls do not wait, and return false.
  */
 static bool wait_for_work(struct session *session)
 {
@@ -1233,9 +1117,8 @@ static bool wait_for_work(struct session *session)
 }
 
 /*
- * Return true if nothing but a completion, a message or a clock can cause work: neither ring can be
- * filled or emptied, and progress is reported by its age alone. An operation that repeats the same
- * bytes, as perftest does, becomes quiet when its first pass is in the ring.
+ * Return true if only a completion, a message or a clock can cause work. An operation that repeats
+ * the same bytes is quiet once its first pass is in the ring.
  */
 static bool is_quiet(const struct session *session)
 {
@@ -1244,10 +1127,7 @@ static bool is_quiet(const struct session *session)
 	       transfer_reports_by_age(&session->transfer);
 }
 
-/*
- * Move both rings, check every clock, and post what is due. Return true if a ring has moved. Set
- * quiet_until if nothing is left to do.
- */
+/* Return true if a ring has moved. */
 static bool look_at_everything(struct session *session)
 {
 	bool moved = fill_ring(session);
@@ -1261,8 +1141,8 @@ static bool look_at_everything(struct session *session)
 }
 
 /*
- * Run one turn with `count` polled completions: do everything that is due. Return true if more may
- * be left to do: the next turn must then follow without a wait.
+ * Run one turn with `count` polled completions. Return true if the next turn must follow without a
+ * wait.
  */
 static bool run_turn(struct session *session, struct ibv_wc *completions, int count)
 {
@@ -1282,8 +1162,8 @@ static bool run_turn(struct session *session, struct ibv_wc *completions, int co
 }
 
 /*
- * If the connection failed after it was established, begin to close it. The notification of
- * ESTABLISHED comes first: only a connected side disconnects.
+ * Close a connection that failed before its thread ran. ESTABLISHED comes first, because only a
+ * connected side disconnects.
  */
 static void begin_closed(struct session *session)
 {
@@ -1297,7 +1177,7 @@ static void begin_closed(struct session *session)
 static void run_session(struct session *session)
 {
 	struct ibv_wc completions[POLL_SIZE];
-	bool look = true; /* look at everything in the next turn: more may be due */
+	bool look = true; /* more than completions may be due */
 
 	session->ready[0] = (struct pollfd){ .fd = session->setup->channel->fd, .events = POLLIN };
 	session->ready[1] = (struct pollfd){ .fd = session->shared->wake, .events = POLLIN };
@@ -1305,7 +1185,7 @@ static void run_session(struct session *session)
 	begin_wait(session, session->clocks.now);
 	begin_closed(session);
 	begin_output(session);
-	/* fill the ring before MSG_MR announces it, as far as that needs no helper */
+	/* fill the ring before MSG_MR advertises it, as far as that needs no helper */
 	while (fill_ring(session))
 		;
 	while (session->protocol.phase < PHASE_FINISHED) {

@@ -3,6 +3,22 @@
  * The state machine of a session: states, events, and the actions that follow from them. Pure: no
  * verbs, no clock, no input or output, no allocation. rdma-common.c drives it.
  *
+ * The messages of a session:
+ *
+ *     client                                            server
+ *     connect request, with a hello        ------->     decides (hello_refusal())
+ *                                          <-------     rejection or acceptance, with a hello
+ *     MSG_MR: address, length, rkey        ------->
+ *                                          <-------     MSG_MR
+ *     RDMA WRITE or READ                   <=====>      RDMA WRITE or READ
+ *     MSG_DONE: digest                     <------>     MSG_DONE: digest
+ *     MSG_VERDICT                          <------>     MSG_VERDICT
+ *     disconnects                          ------->
+ *
+ * MSG_DONE follows the sender's WRITE or completed READ. After both MSG_DONEs each side verifies
+ * its incoming payload. From its MSG_MR on, each side reports the progress of both streams by
+ * MSG_WINDOW. A side that gives up sends a bad MSG_VERDICT at any time after its MSG_MR.
+ *
  * Threads: the connection's thread; the main thread before and after that thread runs.
  */
 #ifndef RDMA_COMMON_PROTOCOL_H
