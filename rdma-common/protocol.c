@@ -79,12 +79,13 @@ bool digest_matched(const struct protocol *protocol)
 }
 
 /*
- * A keepalive could break the session once the peer may have left. Over InfiniBand and RoCE it may
- * leave when its last message has arrived here, over iWARP when it has this side's last message.
- * TCP may then still retransmit the peer's last message, and a keepalive that finds no queue pair
- * would break the connection. Also, over iWARP a server must not send before its client (RFC 5044,
- * section 7.1.2): if its reply to the connect request was lost and arrives together with a
- * keepalive, the client gives up.
+ * A keepalive could break the session once the peer may have left. Over InfiniBand and RoCE the
+ * peer may leave when its last message has arrived here. Over iWARP it may leave when it has this
+ * side's last message. TCP may then still retransmit the peer's last message, and a keepalive that
+ * finds no queue pair would break the connection.
+ *
+ * Also, over iWARP a server must not send before its client (RFC 5044, section 7.1.2). If its reply
+ * to the connect request was lost and arrives together with a keepalive, the client gives up.
  */
 bool keepalive_disturbs(const struct protocol *protocol, bool iwarp)
 {
@@ -109,7 +110,7 @@ bool needs_cause(const struct protocol *protocol, unsigned int cause)
 	       cause == protocol->peer_verdict.cause || cause == protocol->result.cause;
 }
 
-/* Return the result that is established so far. Without one it is STATUS_PEER_LOST. */
+/* Return the result that is certain so far. Without one it is STATUS_PEER_LOST. */
 static struct result conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
@@ -124,7 +125,7 @@ static struct result conclusion(const struct protocol *protocol)
 	return (struct result){ STATUS_PEER_LOST, 0 };
 }
 
-/* Return true while a refused post has no explanation, and this side has not disconnected. */
+/* Return true while a refused post has no explanation. The wait ends at the first deadline. */
 static bool waits_for_explanation(const struct protocol *protocol)
 {
 	return protocol->phase == PHASE_CLOSING && protocol->post_failed && !protocol->overdue;
@@ -137,9 +138,10 @@ bool flush_matters(const struct protocol *protocol)
 }
 
 /*
- * Return true if `status` is a reason to close. The first reason is. Later only STATUS_PEER_LOST is
- * replaced: by STATUS_CONTENTS_WRONG (a late completion may show that the peer broke the protocol)
- * or, while a refused post has no explanation, by any status.
+ * Return true if `status` counts as the reason to close. The first reason counts. Later only
+ * STATUS_PEER_LOST is replaced:
+ * - by STATUS_CONTENTS_WRONG, because a late completion may show that the peer broke the protocol
+ * - by any status while a refused post has no explanation
  */
 static bool counts_as_reason(const struct protocol *protocol, enum status status)
 {
@@ -150,9 +152,9 @@ static bool counts_as_reason(const struct protocol *protocol, enum status status
 }
 
 /*
- * Begin to close, if `reason` counts: disconnect, and post nothing more. An established result
- * (conclusion()) outranks the reason. If the peer breaks the protocol, only success and a reason to
- * give up do.
+ * Begin to close, if `reason` counts: disconnect, and post nothing more. A result that is certain
+ * (conclusion()) outranks the reason. If the peer broke the protocol, only success and a reason to
+ * give up outrank that.
  */
 static void begin_closing(struct step *step, struct result reason)
 {
@@ -175,7 +177,7 @@ static void close_with(struct step *step, enum status status)
 	begin_closing(step, (struct result){ status, 0 });
 }
 
-/* Enter the exchange. Two events lead here, because a message may overtake ESTABLISHED. */
+/* Enter the exchange. A message may overtake ESTABLISHED, so either may come first. */
 static void establish(struct protocol *protocol)
 {
 	if (protocol->phase != PHASE_CONNECTING)
@@ -184,14 +186,14 @@ static void establish(struct protocol *protocol)
 	protocol->connected = true;
 }
 
-/* Accept a message that the peer may send now; any other one breaks the protocol. */
+/* Accept a message that the peer may send now. Any other message breaks the protocol. */
 static void receive(struct step *step, enum remote_stage message)
 {
 	struct protocol *protocol = &step->protocol;
-	bool our_turn_first; /* this side has posted the message that must precede the peer's */
+	bool our_turn_first; /* this side has posted what must precede the message */
 
 	switch (message) {
-	case REMOTE_MR: /* the client's MSG_MR is first: over iWARP the client must send first */
+	case REMOTE_MR: /* over iWARP the client must send first */
 		our_turn_first =
 			protocol->role == ROLE_SERVER || protocol->local >= LOCAL_MR_POSTED;
 		break;
@@ -219,8 +221,8 @@ static void post_done(struct step *step)
 }
 
 /*
- * Record the completion of a message: go from stage `before` to `after`. A completion in another
- * stage is a failure, unless this side gave up.
+ * Record that a message has completed: go from stage `before` to `after`. In another stage this is
+ * a failure, unless this side gave up.
  */
 static void complete(struct step *step, enum local_stage before, enum local_stage after)
 {
@@ -238,7 +240,7 @@ static void receive_verdict(struct step *step, struct result verdict)
 }
 
 /*
- * Record an early bad verdict, after MSG_MR or MSG_DONE, and begin to close: the peer waits for
+ * Record a bad verdict that followed MSG_MR or MSG_DONE, and begin to close: the peer waits for
  * this side to disconnect.
  */
 static void receive_early_verdict(struct step *step, struct result verdict)
@@ -256,9 +258,9 @@ static void receive_early_verdict(struct step *step, struct result verdict)
 }
 
 /*
- * Give up a payload that this side cannot read, verify or store: send a bad verdict as soon as
- * possible, and let the peer disconnect. A side that sends no verdicts disconnects itself. Nothing
- * is left to give up once the incoming payload is verified.
+ * Give up a payload that this side cannot read, verify or store. Send a bad verdict as soon as
+ * possible, and let the peer disconnect. Without verdicts, disconnect. A verified payload cannot be
+ * given up.
  */
 static void fail_payload(struct step *step, struct result reason)
 {
@@ -272,8 +274,7 @@ static void fail_payload(struct step *step, struct result reason)
 		begin_closing(step, reason);
 }
 
-/* End the verification, which must have begun. Its result is `verdict`, unless this side gave up.
- */
+/* End the verification. Its result is `verdict`, unless this side gave up. */
 static void conclude_verification(struct step *step, struct result verdict)
 {
 	struct protocol *protocol = &step->protocol;
@@ -288,8 +289,8 @@ static void conclude_verification(struct step *step, struct result verdict)
 }
 
 /*
- * Return true if the session has a result that a refused post cannot change. Success counts only if
- * this side's verdict was sent: the refused post may have been that verdict.
+ * Return true if the session has a result that a refused post cannot change. Success is one only
+ * after this side's verdict was sent, because that verdict may be the refused post.
  */
 static bool has_outcome(const struct protocol *protocol)
 {
@@ -299,7 +300,7 @@ static bool has_outcome(const struct protocol *protocol)
 	       (found != STATUS_SUCCESS || protocol->local == LOCAL_VERDICT_SENT);
 }
 
-/* Record a refused post. Its cause explains a local failure, unless an event explains the post. */
+/* Record a refused post. Its cause explains a local failure, if no event explains the post. */
 static void note_refusal(struct protocol *protocol, unsigned int cause)
 {
 	protocol->post_failed = true;
@@ -309,8 +310,8 @@ static void note_refusal(struct protocol *protocol, unsigned int cause)
 /*
  * Handle a refused work request. Some providers refuse every post as soon as the kernel knows that
  * the peer has left, before the completion queue or the connection manager reports it. So stop
- * posting, and wait for an explanation (explain_refusal()) until the deadline. Disconnecting
- * earlier would also flush work requests.
+ * posting, and wait for an explanation until the deadline (explain_refusal()). Disconnecting at
+ * once would flush work requests.
  */
 static void refuse_send(struct step *step, unsigned int cause)
 {
@@ -327,10 +328,10 @@ static void refuse_send(struct step *step, unsigned int cause)
 }
 
 /*
- * Handle the disconnection of the peer. The tutorial's program leaves as soon as it has MSG_DONE,
- * and Soft-RoCE of Linux 6.12 may process the acknowledgment of that message after the
- * disconnection. Disconnecting flushes the message, so wait until it completes (stop_lingering()).
- * A peer of this project needs no wait: its verdict has arrived before.
+ * Handle the disconnection of the peer. The tutorial's program leaves as soon as it has MSG_DONE.
+ * Soft-RoCE of Linux 6.12 may process the acknowledgment of that message after the disconnection,
+ * and disconnecting then flushes the message. So wait until it completes (stop_lingering()). A peer
+ * of this project needs no wait, because its verdict has arrived before.
  */
 static void lose_peer(struct step *step)
 {
@@ -360,7 +361,7 @@ static void stop_lingering(struct step *step, struct event event)
 	step->actions |= ACTION_DISCONNECT;
 }
 
-/* Return true if `event` shows that the connection went down before this side disconnected. */
+/* Return true if `event` shows that the connection broke before this side disconnected. */
 static bool shows_peer_left(struct event event)
 {
 	return event.type == EVENT_FLUSHED || event.type == EVENT_DISCONNECTED ||
@@ -384,15 +385,16 @@ static void explain_refusal(struct step *step, struct event event)
 	step->actions |= ACTION_DISCONNECT;
 }
 
-/* Return the result of a session in which no event has explained a refused post. */
+/* Return the result of a session in which a refused post stays unexplained. */
 static struct result unexplained_refusal(const struct protocol *protocol)
 {
 	return (struct result){ STATUS_LOCAL_FAILURE, protocol->post_cause };
 }
 
 /*
- * Handle a deadline: begin to close. While closing, end the wait for an explanation and flush
- * posted work requests; finish if neither is left, or at the second deadline.
+ * Handle a deadline. Before closing, begin to close. While closing, the first deadline ends the
+ * wait for an explanation and flushes posted work requests. If there are neither, or at the second
+ * deadline, finish.
  */
 static void expire(struct step *step, unsigned int cause)
 {
@@ -400,7 +402,7 @@ static void expire(struct step *step, unsigned int cause)
 	bool waits = waits_for_explanation(protocol);
 
 	if (protocol->phase < PHASE_CLOSING) {
-		/* post_failed: no receive is posted, so no message of the peer can arrive */
+		/* without a receive, no message of the peer can arrive */
 		begin_closing(step, protocol->post_failed
 					    ? unexplained_refusal(protocol)
 					    : (struct result){ STATUS_TIMED_OUT, cause });
@@ -483,7 +485,7 @@ static void record(struct step *step, struct event event)
 		lose_peer(step);
 		break;
 	case EVENT_FLUSHED:
-		/* while connecting, an event that gives the reason follows */
+		/* while connecting, an event with the reason follows */
 		if (protocol->phase == PHASE_EXCHANGING)
 			close_with(step, STATUS_PEER_LOST);
 		break;
@@ -503,7 +505,7 @@ static void record(struct step *step, struct event event)
 
 /*
  * Return true if a verdict must be sent: the peer has a hello, and this side has verified, or gave
- * up between its MSG_MR and verification.
+ * up between its MSG_MR and the verification.
  */
 static bool verdict_is_due(const struct protocol *protocol)
 {
@@ -549,7 +551,7 @@ static struct result final_result(const struct protocol *protocol)
 }
 
 /*
- * Finish when nothing is left to wait for. An apparent loss of the peer may be the regular end: the
+ * Finish when nothing is left to wait for. The loss of the peer may be the regular end, because the
  * disconnection and the last completions arrive on different channels.
  */
 static void try_to_finish(struct protocol *protocol)

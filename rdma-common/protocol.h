@@ -32,11 +32,13 @@
 enum phase {
 	PHASE_CONNECTING, /* not connected yet */
 	PHASE_EXCHANGING, /* connected; messages and operations flow */
-	PHASE_CLOSING,    /* nothing more is posted; posted work requests complete or are flushed */
-	PHASE_FINISHED,   /* `result` is final; the connection may be destroyed */
+	PHASE_CLOSING,    /* nothing more is posted; posted requests complete or are flushed */
+	PHASE_FINISHED,   /* `result` is final, and the connection may be destroyed */
 };
 
-/* Progress of this side. Its work requests complete in this order on one send queue. */
+/*
+ * Progress of this side. Its work requests complete in this order, because they share a send queue.
+ */
 enum local_stage {
 	LOCAL_IDLE,
 	LOCAL_MR_POSTED,
@@ -44,15 +46,15 @@ enum local_stage {
 	LOCAL_OPERATION_POSTED,
 	LOCAL_DONE_POSTED,
 	LOCAL_DONE_SENT,
-	LOCAL_VERIFYING, /* the payload is being verified and stored, until EVENT_VERIFIED */
-	LOCAL_VERIFIED,  /* the verification has ended, with the result `check` */
+	LOCAL_VERIFYING, /* the payload is being verified and stored */
+	LOCAL_VERIFIED,  /* the verification has ended with `own_verdict` */
 	LOCAL_VERDICT_POSTED,
 	LOCAL_VERDICT_SENT,
 };
 
 /*
- * The last message of the peer, apart from MSG_WINDOW. The peer sends each once, in this order. If
- * it gives up, it sends a bad verdict early, and nothing more.
+ * The last message of the peer, apart from MSG_WINDOW. The peer sends each once, in this order. A
+ * peer that gives up sends a bad verdict instead of the next message, and nothing more.
  */
 enum remote_stage {
 	REMOTE_SILENT,
@@ -63,8 +65,8 @@ enum remote_stage {
 };
 
 /*
- * A status, and the number of the text that explains it. The caller chooses the number, and keeps
- * the text. Without a text the number is 0.
+ * A status, and the number of the text that explains it. The caller chooses the number and keeps
+ * the text. The number is 0 if no text explains the status.
  */
 struct result {
 	enum status status;
@@ -74,24 +76,23 @@ struct result {
 /* The state of a session. Initialize with protocol_start(). */
 struct protocol {
 	enum role role;
-	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
+	bool verifying; /* digests and verdicts are exchanged, because the peer has a hello */
 	enum phase phase;
 	enum local_stage local;
 	enum remote_stage remote;
-	bool done_posted;  /* MSG_DONE was posted, perhaps before an early verdict */
+	bool done_posted;  /* MSG_DONE was posted; an early verdict may have followed */
 	bool gave_up;      /* this side cannot read, verify or store a payload */
-	bool connected;    /* the connection was established, so DISCONNECTED will be reported */
+	bool connected;    /* the connection was established, so DISCONNECTED will come */
 	bool disconnected; /* DISCONNECTED was reported */
-	bool drained;      /* closing, and no posted work request is outstanding */
-	bool overdue;      /* closing, and the first deadline has passed */
-	bool post_failed;  /* a send was refused, or no receive is left, and no event has explained
-			      that yet */
-	bool lingers;      /* the peer has left; disconnecting waits for MSG_DONE to complete */
+	bool drained;      /* no posted work request is outstanding, while closing */
+	bool overdue;      /* the first deadline of closing has passed */
+	bool post_failed;  /* a post was refused, and no event has explained that yet */
+	bool lingers;      /* the peer has left, and disconnecting waits for MSG_DONE to complete */
 	unsigned int post_cause; /* the cause of the refused post */
-	/* This side's verdict on the incoming payload, or why it gave up. */
+	/* This side's verdict on the incoming payload, or its reason to give up. */
 	struct result own_verdict;
 	struct result peer_verdict; /* the peer's verdict, once received */
-	struct result result;       /* why the session closes; final in PHASE_FINISHED */
+	struct result result;       /* why the session closes. Final in PHASE_FINISHED. */
 };
 
 enum event_type {
@@ -99,32 +100,34 @@ enum event_type {
 	EVENT_MR_RECEIVED,
 	EVENT_DONE_RECEIVED,
 	EVENT_VERDICT_RECEIVED, /* status: the peer's verdict */
-	EVENT_PEER_GAVE_UP,     /* status: a bad verdict, before both sides had sent MSG_DONE */
+	EVENT_PEER_GAVE_UP,     /* status: a bad verdict that came before both MSG_DONEs */
 	EVENT_MR_SENT,
-	EVENT_DONE_DUE, /* feed it if transfer_done_is_due(), while operation_runs() */
+	EVENT_DONE_DUE, /* MSG_DONE may be posted: transfer_done_is_due() */
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
-	EVENT_VERIFIED,        /* verification has ended; status: its result */
+	EVENT_VERIFIED,        /* status: the result of the verification */
 	EVENT_GAVE_UP,         /* status: why this side cannot read, verify or store a payload */
-	EVENT_FAILED,          /* status: the reason; a failure that has no event of its own */
-	EVENT_SEND_REFUSED,    /* a work request could not be posted to the send queue */
-	EVENT_RECEIVE_REFUSED, /* no receive is left, because posting was refused */
+	EVENT_FAILED,          /* status: the reason of a failure that has no event of its own */
+	EVENT_SEND_REFUSED,    /* a post to the send queue was refused */
+	EVENT_RECEIVE_REFUSED, /* a receive was refused, and none is left */
 	EVENT_FLUSHED,         /* a work request was flushed: the connection is going down */
 	EVENT_DISCONNECTED,
-	EVENT_DRAINED, /* no work request is outstanding, and none will follow */
+	EVENT_DRAINED, /* the last posted work request has completed, while closing */
 	EVENT_DEADLINE,
 	EVENT_INTERRUPTED,
 	EVENT_TYPES
 };
 
-/* An event, and the number of the text that explains its status or the refused post. */
+/*
+ * An event. `cause` is the number of the text that explains its status or the refused post, or 0.
+ */
 struct event {
 	enum event_type type;
 	enum status status;
 	unsigned int cause;
 };
 
-/* Actions that the caller executes, in this order. Bits of a set. */
+/* Actions that the caller executes, in this order. They are bits of a set. */
 enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
@@ -139,30 +142,27 @@ struct step {
 	unsigned int actions; /* enum action, or-ed */
 };
 
-/*
- * Return the initial state. `verifying` is false; the caller may set it before the connection is
- * established.
- */
+/* Return the initial state. The caller may set `verifying` before the connection is established. */
 struct protocol protocol_start(enum role role);
 
 /*
- * Return the state after `event`, and the actions to take. Every event is allowed in every state;
- * an event that the peer should not have caused is a reason to close, with STATUS_CONTENTS_WRONG.
+ * Return the state after `event`, and the actions to take. Every event is allowed in every state.
+ * An event that the peer should not have caused closes the connection with STATUS_CONTENTS_WRONG.
  */
 struct step protocol_step(struct protocol protocol, struct event event);
 
 /*
  * Return true if EVENT_FLUSHED can change the state. Most requests are flushed while closing, when
- * it cannot: 32 receives in each session.
+ * it seldom can.
  */
 bool flush_matters(const struct protocol *protocol);
 
-/* Return true if the text with this number explains, or may still explain, how the session ends. */
+/* Return true if this text explains, or may still explain, how the session ends. */
 bool needs_cause(const struct protocol *protocol, unsigned int cause);
 
 /*
- * Return true while requests of this side's operation may be posted: from the exchange of both
- * MSG_MRs until this side's MSG_DONE.
+ * Return true from the exchange of both MSG_MRs until this side's MSG_DONE. Only then requests of
+ * the operation may be posted.
  */
 static inline bool operation_runs(const struct protocol *protocol)
 {
@@ -177,18 +177,18 @@ const char *remote_stage_name(enum remote_stage remote);
 
 /*
  * Return true while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are
- * exchanged. After its own verdict this side only confirms MSG_WINDOWs, so that a slowly storing
- * peer does not run out of credits; if it gave up, it sends none.
+ * exchanged. After its own verdict this side only confirms the peer's MSG_WINDOWs, so that a peer
+ * that stores slowly keeps its credits. A side that gave up sends none after its verdict.
  */
 bool window_may_be_sent(const struct protocol *protocol);
 
 /*
- * Return true while the peer may send MSG_WINDOW: only with a hello, and from its MSG_MR until it
- * gives up.
+ * Return true while the peer may send MSG_WINDOW: from its MSG_MR until it gives up, and only with
+ * a hello.
  */
 bool window_may_come(const struct protocol *protocol);
 
-/* Return true if verification has ended, with any result, and this side has not given up. */
+/* Return true if the verification has ended, with any result, and this side has not given up. */
 bool verification_ended(const struct protocol *protocol);
 /* Return true if the verification by digest has succeeded. */
 bool digest_matched(const struct protocol *protocol);

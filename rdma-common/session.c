@@ -13,9 +13,9 @@
  */
 #define CLOSING_MILLISECONDS 1000
 /*
- * A side that is blocked on its own disk or pipe gives up before its peer, which cannot know the
- * reason: earlier by --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus TRANSFER_MILLISECONDS, the
- * delay of a MSG_WINDOW.
+ * A side that waits for its own disk or pipe gives up before the peer, which cannot know the
+ * reason. It does so earlier by --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus the delay of a
+ * MSG_WINDOW (TRANSFER_MILLISECONDS).
  */
 #define OWN_DELAYS_PER_TIMEOUT 8
 
@@ -33,7 +33,7 @@ bool operation_completed(const struct session *session)
 	       transfer_done_is_due(&session->transfer);
 }
 
-/* Trace a step of the state machine, and restart the wait. advance() executes the actions. */
+/* Trace a step, and restart the wait. */
 static void follow_step(struct session *session, const struct protocol *before,
 			enum event_type type, unsigned int actions)
 {
@@ -45,8 +45,8 @@ static void follow_step(struct session *session, const struct protocol *before,
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
 	/*
-	 * Each step before closing restarts the wait. Afterwards only the peer's disconnection and
-	 * the first deadline of closing do.
+	 * Each step before closing restarts the wait. While closing, only the peer's disconnection
+	 * and the first deadline do.
 	 */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
@@ -110,9 +110,8 @@ void refuse_post(struct session *session, enum event_type event, const char *ver
 }
 
 /*
- * Return true if the peer caused the event: by an unknown or unexpected opcode, a wrong key, or
- * more READs than were agreed (InfiniBand Architecture Specification, affiliated asynchronous
- * errors).
+ * Return true if the peer caused the event: by a wrong opcode or key, or by more READs than agreed
+ * (InfiniBand Architecture Specification, affiliated asynchronous errors).
  */
 static bool is_peers_fault(enum ibv_event_type type)
 {
@@ -161,17 +160,19 @@ void explain_notification(const struct shared *shared, enum notification notific
 /* ---- When --timeout expires ---- */
 
 /*
- * The rule: a session fails after a wait of --timeout. The wait restarts
- * - with each step of the state machine until closing, and with a MSG_WINDOW that reports progress;
- * - with a completion of this side's operation, unless the peer's program owes something: its
- *   adapter completes requests even if the program is stopped;
- * - with a piece that this side fills, copies or stores, unless the peer or the wire owes
- *   something.
+ * A session fails after a wait of --timeout. These events restart the wait:
+ * - each step of the state machine until closing
+ * - a MSG_WINDOW that reports progress
+ * - a completion of this side's operation, unless the peer's program owes something. The peer's
+ *   adapter completes requests even if the program is stopped.
+ * - a piece that this side fills, copies or stores, unless the peer or the wire owes something
+ *
  * A side that waits only for its own disk or pipe gives up earlier (OWN_DELAYS_PER_TIMEOUT) and
- * reports that reason, before the peer's wait ends. Closing may take CLOSING_MILLISECONDS (after
- * success, --timeout), and CLOSING_MILLISECONDS again after the peer's disconnection, or after the
- * queue pair was forced into the error state. expire() in protocol.c decides what each deadline
- * leads to.
+ * reports that reason, before the peer's wait ends.
+ *
+ * Closing may take CLOSING_MILLISECONDS, after success --timeout. The peer's disconnection restarts
+ * this wait, and so does forcing the queue pair into the error state; both then allow
+ * CLOSING_MILLISECONDS. expire() in protocol.c has the consequence of each deadline.
  */
 
 void begin_wait(struct session *session, int64_t now)
@@ -203,7 +204,7 @@ void count_wire_progress(struct session *session)
 }
 
 /*
- * Return the deadline of a wait for this side's own disk or pipe; without a helper, the usual
+ * Return the deadline of a wait for this side's own disk or pipe. Without a helper it is the usual
  * deadline.
  */
 static int64_t own_deadline(const struct session *session)
@@ -215,8 +216,8 @@ static int64_t own_deadline(const struct session *session)
 }
 
 /*
- * Return the beginning of the cause, a static string, if the session waits only for this side's own
- * disk or pipe; otherwise NULL.
+ * Return the beginning of the cause if the session waits only for this side's own disk or pipe,
+ * else NULL. The string is static.
  */
 static const char *own_delay(const struct session *session)
 {
@@ -280,7 +281,7 @@ int64_t session_due(const struct session *session)
 	if (session->clocks.now < session->clocks.quiet_until)
 		return session->clocks.quiet_until;
 	own = own_deadline(session);
-	if (own > session->clocks.now) /* otherwise this side waits for the peer, not for a disk */
+	if (own > session->clocks.now) /* once it has passed, this side waits for the peer */
 		due = earlier(due, own);
 	if (session->protocol.phase == PHASE_EXCHANGING) {
 		due = earlier(due, session->clocks.keepalive_time);

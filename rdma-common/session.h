@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of a session: its parts, the events that change it, the texts of these events, and its
- * deadlines.
+ * The state of a session, the events that change it, the texts of these events, and the deadlines.
  *
  * Threads: the connection's thread, or the main thread while that thread does not run, unless a
  * function names another.
@@ -34,7 +33,7 @@
 #include "wire.h"
 
 /*
- * Time after which an idle peer's adapter gets a keepalive. It doubles with each keepalive, up to
+ * Time without progress after which a keepalive is sent. It doubles with each keepalive, up to
  * --timeout divided by KEEPALIVES_PER_TIMEOUT.
  */
 #define KEEPALIVE_MILLISECONDS 250
@@ -43,7 +42,7 @@
 /* Failure message for RDMA_CM_EVENT_DEVICE_REMOVAL. */
 #define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
 
-/* Notifications from the main thread to a connection's thread. Bits of a set. */
+/* Notifications from the main thread to a connection's thread: bits of a set. */
 enum notification {
 	NOTIFY_ESTABLISHED = 1 << 0,
 	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* reason in shared->establishment */
@@ -52,20 +51,20 @@ enum notification {
 	NOTIFY_DISCONNECTED = 1 << 4,
 	NOTIFY_DEVICE_REMOVED = 1 << 5,
 	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in shared->device_event */
-	NOTIFY_BROKEN = 1 << 7,       /* over iWARP the device reports a broken connection */
+	NOTIFY_BROKEN = 1 << 7,       /* over iWARP: the device reports that the connection broke */
 	NOTIFY_INTERRUPTED = 1 << 8,
-	NOTIFY_ABANDONED = 1 << 9, /* no more events arrive: shared->channel_error */
+	NOTIFY_ABANDONED = 1 << 9, /* no more events will arrive: shared->channel_error */
 };
 
 /*
- * Number of texts that a session keeps: the state machine refers to at most four (needs_cause()),
+ * Number of texts that a session keeps. The state machine refers to at most four (needs_cause()),
  * and the next event may bring another one.
  */
 #define CAUSES 5
 
 /*
- * The setup of a connection. The main thread fills it in before the connection's thread starts;
- * that thread has a pointer to const. No thread changes it while the session runs.
+ * The setup of a connection. The main thread fills it in before it starts the connection's thread.
+ * No thread changes it while that thread runs.
  */
 struct setup {
 	struct program *program;
@@ -74,7 +73,7 @@ struct setup {
 	unsigned int number;    /* number of this connection in the program, from 1 */
 	struct endpoint peer;
 	struct log log;
-	struct region_owner owner; /* also has the protection domain */
+	struct region_owner owner; /* has the protection domain, too */
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct region control; /* memory of messages: receive slots, then send slots */
@@ -85,81 +84,80 @@ struct setup {
 	struct device_name device; /* at the start of the session */
 	int tos;                   /* type of service in use. -1 if unknown. */
 	struct payload payload;    /* the outgoing payload */
-	struct counters before;    /* counters of the port at the start, if they are needed */
+	struct counters before;    /* the port's counters at the start, if they are needed */
 	struct failure failure;    /* why the connection failed before its thread started */
 };
 
 /*
- * Data that the main thread passes to a connection's thread while it runs. The main thread writes
- * the data of a notification once, before it sets the notification's bit. The atomic operations on
- * `notifications` are sequentially consistent, so a thread that sees the bit also sees the data.
+ * Data that the main thread passes to a connection's thread while that runs. The main thread writes
+ * the data of a notification once, then sets the bit in `notifications`. This atomic operation is
+ * sequentially consistent, so a thread that sees the bit also sees the data.
  */
 struct shared {
 	atomic_uint notifications; /* enum notification, or-ed */
-	int wake;                  /* eventfd(2): notifications are waiting */
+	int wake;                  /* eventfd(2) that wakes the connection's thread */
 	struct cm_failure establishment;
-	int setup_error;   /* errno of a failed setup call, or 0 */
+	int setup_error;   /* errno of the setup call that failed, or 0 */
 	int channel_error; /* errno of the failed event channel */
 	struct device_event device_event;
 };
 
 /*
- * The clocks of a session. Times are in milliseconds (now_milliseconds()), unless a comment says
- * nanoseconds.
+ * The clocks of a session, in milliseconds (now_milliseconds()) unless a comment says nanoseconds.
  */
 struct clocks {
 	int64_t now;             /* time of this turn */
 	int64_t now_nanoseconds; /* the same time in nanoseconds */
-	int64_t window_time; /* when MSG_WINDOW is due, as computed at the end of the latest turn */
+	int64_t window_time;     /* when MSG_WINDOW is due. The latest turn has computed it. */
 	/*
-	 * Until this time a turn without a step only continues the operation: neither ring moves,
-	 * and no clock is due. After each change it is INT64_MIN, so that the next turn looks at
-	 * everything.
+	 * Until this time a turn without a step only continues the operation, because neither ring
+	 * moves and no clock is due. Each change sets it to INT64_MIN, so that the next turn looks
+	 * at everything.
 	 */
 	int64_t quiet_until;
 	int64_t deadline;  /* when the session's current wait expires */
-	int64_t wire_time; /* time of the latest completion that may extend the deadline, or 0 */
-	int64_t keepalive_time;     /* when to send a keepalive, unless the wait restarts before */
+	int64_t wire_time; /* the latest completion that is not counted as progress yet, or 0 */
+	int64_t keepalive_time;     /* when to send a keepalive, unless the wait restarts first */
 	int64_t keepalive_interval; /* current interval between keepalives */
 	int64_t source_end;         /* when a timed outgoing stream ends, or INT64_MAX */
 	int64_t operation_end;      /* when this side's timed operation ends, or INT64_MAX */
-	int64_t next_progress;      /* when progress may be shown next */
+	int64_t next_progress;      /* when the progress line may be drawn again */
 };
 
 /*
- * The state of a session, owned by its thread. The main thread touches it only before it starts the
+ * The state of a session. Its thread owns it. The main thread touches it only before it starts that
  * thread and after it has joined it.
  */
 struct session {
 	const struct setup *setup;
 	struct shared *shared;
-	struct ibv_qp *qp; /* the setup's; each turn uses it and the completion queue */
+	struct ibv_qp *qp; /* copies from the setup, for each turn */
 	struct ibv_cq *cq;
-	bool operates; /* this side performs the operation; false only for a server */
+	bool operates; /* this side performs the operation. False for a server with --one-way. */
 	struct protocol protocol;
-	unsigned int actions; /* enum action, or-ed: requested, not executed yet */
-	bool stepped; /* the state or a clock has changed: another turn must follow before a wait */
+	unsigned int actions; /* requested and not executed yet: enum action, or-ed */
+	bool stepped;         /* another turn must follow before a wait */
 	struct transfer transfer;
 	struct measurement measurement;
-	struct counters after; /* the port's counters at the end, before this side's verdict */
-	char causes[CAUSES][CAUSE_SIZE]; /* texts for `protocol`: number n is at index n - 1 */
+	struct counters after;           /* the port's counters before this side's verdict */
+	char causes[CAUSES][CAUSE_SIZE]; /* text number n is at index n - 1 */
 	struct message peer_region;      /* the peer's MSG_MR */
 	uint64_t peer_digest;            /* from the peer's MSG_DONE */
-	struct message peer_verdict;     /* the peer's MSG_VERDICT; its figures are not verified */
-	int64_t verdict_time; /* when the peer's MSG_VERDICT arrived, in nanoseconds. 0 before. */
+	struct message peer_verdict;     /* the peer's MSG_VERDICT. Its counts are not verified. */
+	int64_t verdict_time;            /* when it arrived, in nanoseconds. 0 before that. */
 	struct outgoing outgoing;
 	struct incoming incoming;
 	struct clocks clocks;
 
 	bool operation_failed;   /* a work request of the operation failed or was flushed */
-	bool window_outstanding; /* a MSG_WINDOW is posted and has not completed */
+	bool window_outstanding; /* a MSG_WINDOW is posted and not complete */
 	bool armed;              /* the completion queue will generate an event */
 	bool channel_lost;       /* the completion channel is unusable */
 	unsigned int outstanding_messages; /* messages and keepalives in the send queue */
 	unsigned int outstanding_receives;
-	unsigned int unacknowledged_events; /* completion events to acknowledge */
+	unsigned int unacknowledged_events; /* completion events that are not acknowledged yet */
 	unsigned int helpers_left;          /* number of stuck helpers when the thread ended */
-	unsigned int turns;                 /* with --busy-poll: number of turns without a wait */
+	unsigned int turns;                 /* number of turns without a wait (--busy-poll) */
 	struct pollfd ready[4]; /* the completion channel, the eventfd, then busy helpers */
 	struct batch *batch;    /* work requests of the operation. NULL before it begins. */
 };
@@ -167,8 +165,8 @@ struct session {
 /* ---- Events ---- */
 
 /*
- * Feed an event to the state machine. advance() executes the actions later. `cause` is the number
- * of a text.
+ * Feed an event to the state machine. advance() later executes the actions. `cause` is the number
+ * of the text that explains the event, or 0.
  */
 void session_feed(struct session *session, enum event_type type, enum status status,
 		  unsigned int cause);
@@ -176,25 +174,27 @@ void session_feed(struct session *session, enum event_type type, enum status sta
 /* Feed an event that no text explains. */
 void session_handle(struct session *session, enum event_type type);
 
-/* Feed an event with the text that explains it. The state machine decides which text counts. */
+/*
+ * Feed an event, and keep the text that explains it. The state machine decides which text counts.
+ */
 void explain_event(struct session *session, enum event_type type, enum status status,
 		   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Feed an event that the failure's status and cause explain. */
+/* Feed an event with the status and the cause of `failure`. */
 void feed_failure(struct session *session, enum event_type type, const struct failure *failure);
 
-/* Close the connection with this status, for this reason, unless an earlier reason counts. */
+/* Close the connection with this status, unless an earlier reason counts. The text explains it. */
 #define session_fail(session, status, ...) explain_event(session, EVENT_FAILED, status, __VA_ARGS__)
 
-/* Feed the event of a refused post. */
+/* Feed the event of a post that `verb` refused with `error`, an errno value. */
 void refuse_post(struct session *session, enum event_type event, const char *verb, int error);
 
-/* Return the number of outstanding work requests in the send queue. */
+/* Return the number of outstanding requests in the send queue. */
 uint64_t outstanding_sends(const struct session *session);
 
 /*
- * Return true if this side's whole operation has completed without a failure, and the peer knows
- * the end of this side's payload (transfer_source_is_done()).
+ * Return true if this side's whole operation has completed without a failure. The peer must also
+ * know the end of this side's payload (transfer_source_is_done()).
  */
 bool operation_completed(const struct session *session);
 
@@ -207,35 +207,35 @@ void explain_notification(const struct shared *shared, enum notification notific
 
 /* ---- Deadlines ---- */
 
-/* Begin the wait at `now` (milliseconds): set the deadline and the time of the next keepalive. */
+/* Begin a wait at `now`, in milliseconds: set the deadline and the time of the next keepalive. */
 void begin_wait(struct session *session, int64_t now);
 
 /*
- * Count progress that `mover` (DEBTOR_NONE: this side) made at `time`: restart the wait from then,
- * unless a debtor of a higher value owes something.
+ * Count the progress of `mover` at `time`: the wait begins again at that time. It goes on if a
+ * debtor of a higher value owes something. DEBTOR_NONE is this side.
  */
 void count_progress(struct session *session, enum debtor mover, int64_t time);
 
 /*
- * Count the operation's latest completion as progress; its handler only recorded the time. Call
- * this before a deadline is checked, and before a MSG_WINDOW is sent. Every other message belongs
- * to a step of the state machine, which restarts the wait.
+ * Count the operation's latest completion as progress. Its handler only records the time. Call this
+ * before a deadline is checked, and before a MSG_WINDOW is sent. Every other message belongs to a
+ * step of the state machine, which restarts the wait.
  */
 void count_wire_progress(struct session *session);
 
-/* End the session, or give up, if the deadline of the current wait has passed. */
+/* If the deadline of the wait has passed, end the session or give up. */
 void check_deadline(struct session *session);
 
 /* Describe in `failure` that --timeout has expired. Any thread. */
 enum status timeout_expired(const struct options *options, struct failure *failure);
 
-/* Return true if a MSG_WINDOW may be posted: the session allows it, and its only slot is free. */
+/* Return true if a MSG_WINDOW may be posted now. It has only one slot. */
 static inline bool window_is_allowed(const struct session *session)
 {
 	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
 }
 
-/* Return the time until which the thread may wait if nothing happens. */
+/* Return when the next clock is due: until then the thread may wait. */
 int64_t session_due(const struct session *session);
 
 #endif
