@@ -15,7 +15,10 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Return the sum, or LENGTH_UNKNOWN if it overflows: either number may come from the peer. */
+/*
+ * Return the sum. It is LENGTH_UNKNOWN if it overflows, because either number may come from the
+ * peer.
+ */
 static uint64_t add_saturating(uint64_t a, uint64_t b)
 {
 	uint64_t sum;
@@ -25,7 +28,10 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 
 /* ---- Streams ---- */
 
-/* Return the length of all passes, or LENGTH_UNKNOWN; 0 without a stream, which counts as ended. */
+/*
+ * Return the length of all passes, or LENGTH_UNKNOWN. An absent stream has length 0, so it counts
+ * as ended.
+ */
 static uint64_t all_passes(const struct stream_plan *plan)
 {
 	uint64_t product;
@@ -40,7 +46,9 @@ static uint64_t all_passes(const struct stream_plan *plan)
 	return product;
 }
 
-/* Return true for WRITEs whose source refills its ring as bytes are consumed, not on completion. */
+/*
+ * Return true if a WRITE's source refills its ring when bytes are consumed, not when they complete.
+ */
 static bool refills_when_consumed(const struct transfer *transfer)
 {
 	return transfer->plan.writes && transfer->plan.completes_early;
@@ -59,7 +67,7 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	if (stream == &transfer->source.stream && refills_when_consumed(transfer) &&
 	    !stream->fits_ring) {
-		stream->fits_peer_ring = false; /* this side waits for reports of consumed bytes */
+		stream->fits_peer_ring = false; /* this side needs reports of consumed bytes */
 		shorter = smaller(size, plan->ring);
 	}
 	stream->quarter = larger(shorter / transfer->plan.share, 1);
@@ -68,8 +76,8 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 }
 
 /*
- * Set size, depth, interval and `grows` of the requests. Unless `fits_peer_ring`, a request is no
- * longer than the larger of `quarter` and a page, so that both sides always have work.
+ * Set size, depth, interval and `grows` of the requests. With flow control a request is at most as
+ * long as the larger of `quarter` and a page, so that both sides always have work.
  */
 static void size_requests(struct transfer *transfer)
 {
@@ -95,7 +103,7 @@ static void size_requests(struct transfer *transfer)
 			   (operation->size < longest || operation->depth < plan->depth);
 }
 
-/* End the measured round if all of it has completed, and begin the next one. */
+/* If all of the round has completed, end it and begin the next one. */
 static void end_round(struct transfer *transfer, int64_t now)
 {
 	struct transfer_operation *operation = &transfer->operation;
@@ -115,13 +123,13 @@ static void end_round(struct transfer *transfer, int64_t now)
 
 /* ---- Where everything ends ---- */
 
-/* Return the final value of `produced`; for a READ that repeats, the bytes of one pass. */
+/* Return the final value of `produced`. For a READ that repeats, that is one pass. */
 static uint64_t produced_end(const struct transfer *transfer, const struct transfer_stream *stream)
 {
 	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
 }
 
-/* Return the final value of `filled`: only one pass if `repeats` and `fits_ring`. */
+/* Return the final value of `filled`. It is one pass if that stays in the ring. */
 static uint64_t source_end(const struct transfer *transfer)
 {
 	const struct transfer_stream *stream = &transfer->source.stream;
@@ -169,8 +177,8 @@ static bool is_end_to_mark(const struct transfer *transfer)
 }
 
 /*
- * Return the sink's `consumed`. WRITE: bytes that stay in the ring count as consumed when they
- * arrive: the source never changes them, but may need the report to refill its own ring.
+ * Return the sink's `consumed`. For a WRITE, bytes that stay in the ring count as consumed when
+ * they arrive. The source never changes them, but may need the report to refill its own ring.
  */
 static uint64_t consumed(const struct transfer *transfer)
 {
@@ -199,7 +207,7 @@ static bool has_unreported_progress(const struct transfer *transfer)
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
 
-/* Reset the age of progress if a message has reported all of it. */
+/* Reset the age of progress if all of it has been reported. */
 static void forget_reported(struct transfer *transfer)
 {
 	if (!has_unreported_progress(transfer))
@@ -207,8 +215,9 @@ static void forget_reported(struct transfer *transfer)
 }
 
 /*
- * Return true if the peer may wait for an answer before it refills its ring (completes_early): all
- * bytes that it has reported are consumed, and it does not know that yet.
+ * Return true if the peer may be waiting for an answer before it refills its ring
+ * (completes_early): this side has consumed all bytes that the peer has reported, and has not said
+ * so.
  */
 static bool may_wait_for_answer(const struct transfer *transfer)
 {
@@ -218,8 +227,10 @@ static bool may_wait_for_answer(const struct transfer *transfer)
 }
 
 /*
- * Return true if progress must be reported at once: a large step or the end of a stream with flow
- * control, or progress that the peer may wait for.
+ * Return true if progress must be reported at once. This is one of these:
+ * - with flow control, a large step
+ * - with flow control, the end of the stream
+ * - progress for which the peer may be waiting
  */
 static bool has_urgent_progress(const struct transfer *transfer)
 {
@@ -235,8 +246,8 @@ static bool has_urgent_progress(const struct transfer *transfer)
 /* ---- Deadlines ---- */
 
 /*
- * Return true if the peer must still consume bytes that this side's source has reported. WRITE: not
- * if the stream repeats or is posted completely, because then the source needs no more room.
+ * Return true if the peer must still consume bytes that this side's source has reported. A WRITE
+ * that repeats or is posted completely needs no more room, so the peer owes nothing.
  */
 static bool owes_source(const struct transfer *transfer)
 {
@@ -248,8 +259,8 @@ static bool owes_source(const struct transfer *transfer)
 }
 
 /*
- * Return true if the peer owes this side's sink more bytes; unless the stream repeats, only if the
- * advertised ring has room.
+ * Return true if the peer owes this side's sink more bytes. Unless the stream repeats, it owes them
+ * only while the advertised ring has room.
  */
 static bool owes_sink(const struct transfer *transfer)
 {
@@ -263,8 +274,8 @@ static bool owes_sink(const struct transfer *transfer)
 }
 
 /*
- * Return true if the end of the outgoing stream need not be reported: it was agreed or reported
- * before, or the stream repeats.
+ * Return true if the peer knows the end of the outgoing stream. That end was agreed or reported, or
+ * the stream repeats.
  */
 static bool is_marked(const struct transfer_source *source)
 {
@@ -273,7 +284,7 @@ static bool is_marked(const struct transfer_source *source)
 	return stream->repeats || stream->agreed || source->advertised_end;
 }
 
-/* For a READ, return true if the peer may have read the whole outgoing stream. */
+/* Return true if the peer's READ may have read the whole outgoing stream. */
 static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -282,7 +293,7 @@ static bool may_have_read(const struct transfer *transfer)
 	       source->advertised_produced == source->filled && is_marked(source);
 }
 
-/* Return true if the peer owes MSG_DONE; for READ, not before the peer could read everything. */
+/* Return true if the peer owes MSG_DONE. It owes none before its READ could read everything. */
 static bool owes_done(const struct transfer *transfer)
 {
 	if (transfer->sink.done || !sink_ended(transfer))
@@ -358,8 +369,8 @@ static bool is_obliged(const struct transfer_credits *credits, const struct tran
 }
 
 /*
- * Return true if a MSG_WINDOW may be sent. Keep the last credit for an answer; otherwise two sides
- * could wait for each other.
+ * Return true if a MSG_WINDOW may be sent. The last credit is kept for an answer, because two sides
+ * could otherwise wait for each other.
  */
 static bool has_credit(const struct transfer *transfer)
 {
@@ -439,7 +450,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "reports fewer produced bytes than before";
-	/* MSG_DONE counts one pass: for a timed WRITE that repeats, `last` stays unknown */
+	/* for a timed WRITE that repeats `last` is unknown, although MSG_DONE counts one pass */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "reports produced bytes after the end of the "
 						"payload"
@@ -528,7 +539,7 @@ uint64_t transfer_record_done(struct transfer *transfer)
 	return stream->repeats ? stream->plan.length : source->advertised_produced;
 }
 
-/* For a READ, return the position up to which the peer must have read when it sends MSG_DONE. */
+/* Return the position up to which the peer's READ must have read before it sends MSG_DONE. */
 static uint64_t read_end(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -573,7 +584,7 @@ void transfer_record_verdict(struct transfer *transfer)
 
 /* ---- The operation ---- */
 
-/* Return the position up to which both rings allow a WRITE; LENGTH_UNKNOWN: no limit. */
+/* Return the position up to which both rings allow a WRITE. LENGTH_UNKNOWN means no limit. */
 static uint64_t write_limit(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -594,7 +605,7 @@ static uint64_t read_limit(const struct transfer *transfer)
 	bool all = stream->repeats && sink->produced == stream->plan.length;
 	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
-	/* passes after the first are not copied; in a shorter ring they overwrite each other */
+	/* passes after the first are not copied, so they may overwrite each other */
 	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;
 	return smaller(remote, add_saturating(sink->copied, stream->plan.ring));
@@ -614,7 +625,7 @@ static uint64_t operable_bytes(const struct transfer *transfer)
 	return limit > posted ? limit - posted : 0;
 }
 
-/* Return the distance in bytes to the nearest end of a ring or a pass, which no request crosses. */
+/* Return the number of bytes to the nearest end of a ring or a pass. No request crosses these. */
 static uint64_t to_the_end(const struct transfer_operation *operation,
 			   const struct transfer_stream *stream)
 {
@@ -627,7 +638,7 @@ static uint64_t to_the_end(const struct transfer_operation *operation,
 	return smaller(straight, plan->length - operation->posted % plan->length);
 }
 
-/* Plan a run of up to `most` requests in the next `bytes`. Return their number, for run->count. */
+/* Plan a run of up to `most` requests in the next `bytes`. Return the number of requests. */
 static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64_t most,
 			 struct transfer_run *run)
 {
@@ -648,7 +659,7 @@ static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64
 	return most * size <= bytes ? most : bytes / size; /* avoid a slow division */
 }
 
-/* Return `offset` + `size`, which is at most `span`; 0 at the end. A division would be slower. */
+/* Return `offset` + `size`, or 0 at the end of the ring. A division would be slower. */
 static uint64_t advance_offset(uint64_t offset, uint64_t size, uint64_t span)
 {
 	return offset + size == span ? 0 : offset + size;
@@ -681,9 +692,8 @@ static bool has_signal(const struct transfer_operation *operation)
 }
 
 /*
- * Selective signaling: ask for one completion per depth/4 requests, and always with the last
- * request that bytes and depth allow now, because later requests or the end of the session may
- * depend on it.
+ * Ask for a completion once per depth/4 requests, and always with the last request that bytes and
+ * depth allow now. Later requests, or the end of the session, may depend on that one.
  */
 bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
@@ -743,7 +753,7 @@ void transfer_stop(struct transfer *transfer)
 		return;
 	if (writes && !stream->fits_ring && transfer->source.filled > begun)
 		begun = transfer->source.filled;
-	/* at least one more request must be posted: its completion marks the end */
+	/* at least one more request is posted, and its completion marks the end */
 	stream->length = (begun / pass + 1) * pass;
 }
 
@@ -757,7 +767,7 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	uint64_t freed = by_completion ? transfer->operation.completed : source->consumed;
 	uint64_t limit = smaller(add_saturating(freed, stream->plan.ring), source_end(transfer));
 
-	/* it is not yet known if the stream repeats; the first pass is the same in both cases */
+	/* it is not known yet if the stream repeats; its first pass is the same in both cases */
 	if (stream->advertised_size == 0)
 		return smaller(limit, stream->plan.length);
 	return limit;

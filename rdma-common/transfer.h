@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Flow control: streams of any length through rings of bounded memory, in either direction of a
+ * Flow control: streams of any length through rings of bounded memory, in each direction of a
  * session, by RDMA READ or RDMA WRITE. Arithmetic only: no verbs, no clock, no input or output, no
- * allocation. The caller passes in the time, posts what this module plans, and reports the results.
+ * allocation. The caller passes in the time, posts the planned requests, and reports the results.
  *
  * Threads: the connection's thread; the main thread before and after that thread runs.
  *
  * A direction is a stream of bytes from a source to a sink. A position counts bytes from the
- * beginning of the stream; byte x is at offset x modulo the ring's length in both rings (but see
- * local_span). The advertised ring is the region of MSG_MR. The operating side moves the stream
- * between its own ring and the advertised one.
+ * beginning of the stream. In each ring, byte x is at offset x modulo the ring's length (an
+ * exception: local_span). The advertised ring is the region of MSG_MR. The operating side moves the
+ * stream between its own ring and the advertised one.
  *
- *   WRITE  source -fill-> own ring -RDMA WRITE-> advertised ring -copy-> sink
- *   READ   source -fill-> advertised ring -RDMA READ-> own ring -copy-> sink
+ *     WRITE  source -fill-> own ring -RDMA WRITE-> advertised ring -copy-> sink
+ *     READ   source -fill-> advertised ring -RDMA READ-> own ring -copy-> sink
  *
- * Each side reports three positions in MSG_WINDOW; they only grow:
+ * Each side reports three positions in MSG_WINDOW. They only grow:
  *
- *   produced  by the source; READ: filled. WRITE: posted, because MSG_WINDOW follows the WRITEs
- *   consumed  by the sink; READ: read, the source may refill. WRITE: copied out, the source may
- *             overwrite
- *   stored    by the sink; digested and, with --output, written (and synced before a good verdict)
+ *     produced  READ: bytes that the source has filled
+ *               WRITE: bytes that are posted. MSG_WINDOW cannot overtake a WRITE.
+ *     consumed  READ: bytes that are read, so that the source may refill
+ *               WRITE: bytes that the sink has copied out, so that the source may overwrite
+ *     stored    bytes that the sink has digested and, with --output, written. Before a good
+ *               verdict they are synced, too.
  *
- * A stream "repeats" if it may have several passes, and a whole pass fits into the advertised ring:
- * every pass then sends the same bytes, as perftest does. The operating side's position (WRITE:
- * produced, READ: consumed) then counts all passes, only to show progress; MSG_DONE counts one.
+ * A stream "repeats" if it may have several passes, and a whole pass fits into the advertised ring.
+ * Every pass then sends the same bytes, as with perftest. The operating side's position (WRITE:
+ * produced, READ: consumed) counts all passes, only to show progress. MSG_DONE counts one pass.
  *
  * Times are milliseconds of any monotonic clock.
  */
@@ -38,17 +40,17 @@
 /* A time that never comes. */
 #define TRANSFER_NEVER INT64_MAX
 
-/* The values that the programs use; some tests use others. */
+/* The values that the programs use. Tests use others, too. */
 #define TRANSFER_CREDITS      32
 #define TRANSFER_ANSWER       16
 #define TRANSFER_SHARE        4
 #define TRANSFER_REQUEST_SIZE ((uint64_t)1 << 20)
-#define TRANSFER_MILLISECONDS 250 /* age, in ms, at which progress is reported */
+#define TRANSFER_MILLISECONDS 250 /* age at which progress is reported */
 
 /*
  * Initial and maximum bytes of requests in flight. The number doubles each time all of them
- * complete within TRANSFER_MILLISECONDS. A wire of 2 Mbit/s keeps the initial number: a request
- * posted after these bytes arrives after about a second, so no adapter retransmits packets that are
+ * complete within TRANSFER_MILLISECONDS. On a wire of 2 Mbit/s it stays at the initial number.
+ * There a request arrives about a second after its post, so no adapter retransmits packets that are
  * only slow.
  */
 #define TRANSFER_IN_FLIGHT     ((uint64_t)256 << 10)
@@ -59,29 +61,30 @@
 
 /* One stream, as known before the peer's MSG_MR. */
 struct stream_plan {
-	bool present;    /* false: no payload in this direction (one way), other fields invalid */
-	uint64_t length; /* bytes of one pass; LENGTH_UNKNOWN: only one pass is possible */
+	bool present;    /* false if this direction has no payload: the other fields are invalid */
+	uint64_t length; /* bytes of one pass. With LENGTH_UNKNOWN only one pass is possible. */
 	uint64_t passes; /* number of passes. 0 means until the time is over. */
 	uint64_t ring;   /* bytes of this side's ring, at least 1 */
 };
 
 struct transfer_plan {
-	bool writes; /* RDMA WRITE, else RDMA READ */
+	bool writes; /* the operation is RDMA WRITE, else RDMA READ */
 	/*
-	 * A completed WRITE does not mean that the adapter has read the memory (iWARP, if the
-	 * provider sends without copying), so the source overwrites only bytes that the sink has
-	 * consumed. If its ring is shorter than the advertised one, the source reports `produced`
-	 * after each 1/share of its ring, and the peer answers as soon as it has consumed these
-	 * bytes.
+	 * A completed WRITE does not mean that the adapter has read the memory: over iWARP the
+	 * provider may send without copying. So the source overwrites only bytes that the sink has
+	 * consumed. If its ring is shorter than the advertised one, it reports `produced` after
+	 * each 1/share of its ring. The peer answers as soon as it has consumed these bytes.
 	 */
 	bool completes_early;
 	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
 	uint64_t request_size; /* maximum bytes of a request */
-	unsigned int credits;  /* maximum number of unconfirmed MSG_WINDOWs. 0 if the peer does not
-				  know MSG_WINDOW. */
-	unsigned int answer;   /* number of the peer's unconfirmed MSG_WINDOWs that requires an
-				  answer: 2 to `credits` - 1 */
-	unsigned int share;    /* progress of 1/share of the ring is reported at once */
+	/* Maximum number of unconfirmed MSG_WINDOWs. 0 if the peer does not know MSG_WINDOW. */
+	unsigned int credits;
+	/*
+	 * Number of unconfirmed MSG_WINDOWs of the peer that requires an answer: 2 to credits - 1.
+	 */
+	unsigned int answer;
+	unsigned int share;          /* progress of 1/share of the ring is reported at once */
 	struct stream_plan outgoing; /* this side is the source */
 	struct stream_plan incoming; /* this side is the sink */
 };
@@ -90,15 +93,18 @@ struct transfer_plan {
 struct transfer_stream {
 	struct stream_plan plan;
 	uint64_t advertised_size; /* bytes of the advertised ring. 0 if not known yet. */
-	uint64_t length;          /* bytes of all passes; LENGTH_UNKNOWN until the end is known */
-	bool agreed; /* the length was known from the beginning; else the source reports its end */
-	uint64_t quarter;                 /* progress in bytes that is reported at once */
-	uint64_t local_span, remote_span; /* the offset of a byte, in this side's ring and in the
-					     peer's, is its position modulo these */
+	uint64_t length;          /* bytes of all passes. LENGTH_UNKNOWN before the end is known. */
+	bool agreed;      /* the length is known from the beginning, so its end is not reported */
+	uint64_t quarter; /* bytes of progress that are reported at once */
+	/* A byte's offset in this side's ring and in the peer's is its position modulo these. */
+	uint64_t local_span, remote_span;
 	bool fits_ring; /* this side's ring holds the whole stream, or one pass if it repeats */
 	bool repeats;   /* every pass sends the same bytes, and may overwrite the pass before */
-	bool fits_peer_ring; /* no flow control: the stream repeats or fits into the advertised
-				ring, and this side needs no reports of consumed bytes */
+	/*
+	 * The stream has no flow control: it repeats or fits into the advertised ring, and this
+	 * side needs no reports of consumed bytes.
+	 */
+	bool fits_peer_ring;
 };
 
 /* Positions of the outgoing stream, whose source is this side. */
@@ -107,43 +113,43 @@ struct transfer_source {
 	uint64_t filled;              /* end of the bytes filled into the ring */
 	uint64_t advertised_produced; /* last `produced` reported to the peer */
 	uint64_t consumed;            /* last reported by the peer */
-	uint64_t stored;              /* last reported by the peer, only a sign of progress */
+	uint64_t stored;              /* last reported by the peer. Only a sign of progress. */
 	bool advertised_end;          /* the end was reported to the peer */
 };
 
 /* Positions of the incoming stream, whose sink is this side. */
 struct transfer_sink {
 	struct transfer_stream stream;
-	uint64_t produced;            /* last reported by the peer */
-	uint64_t copied;              /* end of the bytes copied out of the ring */
-	uint64_t stored;              /* end of the bytes digested and, with --output, stored */
+	uint64_t produced; /* last reported by the peer */
+	uint64_t copied;   /* end of the bytes copied out of the ring */
+	uint64_t stored;   /* end of the bytes that are digested and, with --output, stored */
 	uint64_t advertised_consumed; /* last `consumed` reported to the peer */
 	uint64_t advertised_stored;   /* last `stored` reported to the peer */
 	bool done;                    /* the peer's MSG_DONE has arrived */
 };
 
-/* An outstanding request that asks for a completion. */
+/* A signal: an outstanding request that asks for a completion. */
 struct transfer_signal {
 	uint64_t request;
 	uint64_t position; /* position in the stream after the request */
 };
 
-/* This side's operation: positions in its stream, and numbers of requests, from 1. */
+/* This side's operation: positions in its stream, and numbers of requests, which count from 1. */
 struct transfer_operation {
 	uint64_t posted, completed;
 	uint64_t local, remote; /* offsets of `posted` in this side's ring and in the peer's */
 	uint64_t requests_posted, requests_completed;
-	uint64_t unsignaled; /* number of requests after the last one that asks for a completion */
-	struct transfer_signal signals[TRANSFER_SIGNALS]; /* a queue: entry n is at index n modulo
-							     TRANSFER_SIGNALS */
+	uint64_t unsignaled; /* number of requests posted since the last signal */
+	struct transfer_signal
+		signals[TRANSFER_SIGNALS]; /* a queue: entry n is at n modulo TRANSFER_SIGNALS */
 	uint64_t signals_posted, signals_completed;
 	uint64_t size;      /* maximum bytes of a request */
 	uint64_t depth;     /* maximum number of outstanding requests. 0 if not known yet. */
 	uint64_t interval;  /* maximum number of requests per completion */
-	uint64_t in_flight; /* maximum bytes of outstanding requests, unless one request has more */
-	bool grows;         /* `in_flight` may double, which allows longer or more requests */
-	uint64_t round;     /* position whose completion ends the round (end_round()) */
-	int64_t round_started; /* start of that round; TRANSFER_NEVER: too few requests */
+	uint64_t in_flight; /* maximum bytes of outstanding requests. One request may have more. */
+	bool grows;         /* a larger `in_flight` would allow longer or more requests */
+	uint64_t round;     /* position at which the round ends (end_round()) */
+	int64_t round_started; /* start of that round, or TRANSFER_NEVER if it is not measured */
 };
 
 /* Numbers of MSG_WINDOWs in both directions. */
@@ -152,7 +158,7 @@ struct transfer_credits {
 	uint64_t received, advertised; /* the peer's MSG_WINDOWs: received, and confirmed to it */
 };
 
-/* One side of a session. The caller may read it; only this module changes it. */
+/* One side of a session. The caller may read it. Only this module changes it. */
 struct transfer {
 	struct transfer_plan plan;
 	struct transfer_source source;
@@ -160,7 +166,7 @@ struct transfer {
 	struct transfer_operation operation;
 	struct transfer_credits credits;
 	uint64_t moves; /* number of the peer's MSG_WINDOWs that reported progress or an end */
-	int64_t unreported_since; /* time of the first unreported progress; TRANSFER_NEVER: none */
+	int64_t unreported_since; /* time of the first unreported progress, or TRANSFER_NEVER */
 };
 
 /* A part of this side's ring that does not cross the ring's end. */
@@ -172,7 +178,7 @@ struct piece {
 
 /* Work requests of equal size. */
 struct transfer_run {
-	uint64_t number; /* number of the first request (transfer_record_completed()) */
+	uint64_t number; /* number of the first request, for transfer_record_completed() */
 	uint64_t local;  /* offset of the first request in this side's ring */
 	uint64_t remote; /* offset of the first request in the advertised ring */
 	uint64_t size;   /* bytes of each request */
@@ -188,22 +194,23 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan);
 /* ---- Messages ---- */
 
 /*
- * Return `produced` for this side's MSG_MR (WRITE: 0), and record that it is reported. Call this
- * once, when MSG_MR is posted.
+ * Return `produced` for this side's MSG_MR, and record that the peer knows it. For a WRITE it is 0.
+ * Call this once, when MSG_MR is posted.
  */
 uint64_t transfer_advertise(struct transfer *transfer);
 
 /*
- * Handle the peer's MSG_MR: its region has `ring` bytes, of which `produced` may be read (WRITE:
- * ignored). The caller has checked that the region does not wrap. Return NULL, or the broken rule:
- * a static string that follows "the peer's memory region ".
+ * Handle the peer's MSG_MR. Its region has `ring` bytes, and must not wrap. `produced` of them may
+ * be read; a WRITE ignores that. Return NULL, or the broken rule: a static string that follows "the
+ * peer's memory region ".
  */
 const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
 /*
- * Return when a MSG_WINDOW is due if nothing else happens: `now` or earlier means at once;
- * TRANSFER_NEVER: nothing to report, or no credit. Call this after transfer_next_run() and every
- * other call that records progress: the age of that progress counts from this call.
+ * Return when a MSG_WINDOW is due if nothing else happens. `now` or earlier means at once.
+ * TRANSFER_NEVER means that there is nothing to report, or no credit. Call this after
+ * transfer_next_run() and every other call that records progress: the age of that progress counts
+ * from this call.
  */
 int64_t transfer_window_time(struct transfer *transfer, int64_t now);
 
@@ -211,8 +218,8 @@ int64_t transfer_window_time(struct transfer *transfer, int64_t now);
 bool transfer_reports_by_age(const struct transfer *transfer);
 
 /*
- * Return the MSG_WINDOW to post now, and count it as sent. Call this only if it is due, and
- * window_may_be_sent() is true.
+ * Return the MSG_WINDOW to post now, and count it as sent. Call this only if it is due and
+ * window_may_be_sent().
  */
 struct window transfer_make_window(struct transfer *transfer);
 
@@ -227,8 +234,8 @@ const char *transfer_accept_window(struct transfer *transfer, const struct windo
  * overtakes a WRITE. It may overtake a READ, and the peer would free memory that is being read.
  *
  * IBV_SEND_FENCE would make the adapter wait, but neither software adapter of Linux 6.1 supports it
- * reliably: over Soft-RoCE a fenced SEND is sometimes never sent, and soft-iWARP answers no READ of
- * the peer while a fenced SEND waits for a READ of this side.
+ * reliably. Over Soft-RoCE a fenced SEND is sometimes never sent. Soft-iWARP answers no READ of the
+ * peer while a fenced SEND waits for a READ of this side.
  */
 static inline bool done_follows_at_once(bool writes)
 {
@@ -242,8 +249,8 @@ static inline const struct transfer_stream *operated_stream(const struct transfe
 }
 
 /*
- * Return true if this side's whole operation is posted (WRITE) or has completed (READ), or if this
- * side does not operate.
+ * Return true if this side's whole operation is posted (WRITE) or has completed (READ). A side that
+ * does not operate has nothing to post, so the result is true.
  */
 static inline bool transfer_has_operated(const struct transfer *transfer)
 {
@@ -258,14 +265,15 @@ static inline bool transfer_has_operated(const struct transfer *transfer)
 bool transfer_source_is_done(const struct transfer *transfer);
 
 /*
- * Return true if MSG_DONE is due while operation_runs(): the operation and the source have ended.
+ * Return true if the operation and the source have ended. MSG_DONE is due then, while
+ * operation_runs().
  */
 static inline bool transfer_done_is_due(const struct transfer *transfer)
 {
 	return transfer_has_operated(transfer) && transfer_source_is_done(transfer);
 }
 
-/* Record that MSG_DONE is posted. Return its byte count: the number of digested bytes. */
+/* Record that MSG_DONE is posted. Return its byte count, the number of digested bytes. */
 uint64_t transfer_record_done(struct transfer *transfer);
 
 /*
@@ -275,7 +283,7 @@ uint64_t transfer_record_done(struct transfer *transfer);
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes);
 
 /*
- * Record that MSG_VERDICT is posted. It reports all progress of the sink; later MSG_WINDOWs only
+ * Record that MSG_VERDICT is posted. It reports all progress of the sink. Later MSG_WINDOWs only
  * confirm the peer's.
  */
 void transfer_record_verdict(struct transfer *transfer);
@@ -289,7 +297,7 @@ static inline uint64_t transfer_outstanding(const struct transfer *transfer)
 
 /*
  * Store the next work requests in `run`, at most `most`, and count them as posted. Return false if
- * none may be posted now. Repeat the call until it returns false or `run->more` is false: only the
+ * none may be posted now. Repeat the call until it returns false or `run->more` is false. Only the
  * last request of all is certain to ask for the completion that continues the operation.
  */
 bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run);
@@ -298,15 +306,15 @@ bool transfer_next_run(struct transfer *transfer, unsigned int most, struct tran
 void transfer_record_rejected(struct transfer *transfer, uint64_t number);
 
 /*
- * Record the completion of request `number`, and of all before it. The request need not have asked
+ * Record the completion of request `number` and of all before it. The request need not have asked
  * for a completion: some providers complete each request after the connection has broken. Return
  * false if the request is not outstanding.
  */
 bool transfer_record_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
 /*
- * End a timed operation on a stream that repeats: after the pass that is being posted or filled;
- * between two passes, after one more. No effect on other operations.
+ * End a timed operation on a stream that repeats, after the pass that is being posted or filled.
+ * Between two passes it ends after one more. Other operations are not affected.
  */
 void transfer_stop(struct transfer *transfer);
 
@@ -318,7 +326,7 @@ static inline uint64_t transfer_pass_length(const struct transfer *transfer)
 
 /* ---- Filling and emptying the rings ---- */
 
-/* Get the piece to fill next. Return false if there is none now. */
+/* Store the piece to fill next. Return false if there is none now. */
 bool transfer_next_fill(const struct transfer *transfer, struct piece *piece);
 
 /* Return true if nothing is left to fill, now or later. */
@@ -329,23 +337,23 @@ void transfer_record_filled(struct transfer *transfer, uint64_t size);
 
 /*
  * End the source: a pipe has ended, or the time of a stream of passes is over. A stream of passes
- * ends with the current pass, at the earliest with the first. Do not call this while a piece is
- * being filled. No effect if the end is known or the stream repeats.
+ * ends with the current pass, but not before the first. Do not call this while a piece is being
+ * filled. It has no effect if the end is known or the stream repeats.
  */
 void transfer_end_source(struct transfer *transfer);
 
 /*
- * Get the piece to copy out next. Return false if there is none now.
+ * Store the piece to copy out next. Return false if there is none now.
  *
  * If the ring holds the whole stream, or one pass of a stream that repeats, nothing is copied
- * before the transfer has ended: a later pass overwrites the ring. Otherwise pieces are copied as
- * they arrive. If the stream repeats, these are the pieces of the first pass.
+ * before the transfer has ended, because a later pass overwrites the ring. Otherwise pieces are
+ * copied as they arrive. If the stream repeats, only the first pass is copied.
  */
 bool transfer_next_copy(const struct transfer *transfer, struct piece *piece);
 
 /*
- * Record that the first `size` bytes of the piece from transfer_next_copy() are copied and may be
- * overwritten.
+ * Record that the first `size` bytes of the piece from transfer_next_copy() are copied. They may be
+ * overwritten now.
  */
 void transfer_record_copied(struct transfer *transfer, uint64_t size);
 
@@ -353,7 +361,7 @@ void transfer_record_copied(struct transfer *transfer, uint64_t size);
 void transfer_record_stored(struct transfer *transfer, uint64_t size);
 
 /*
- * Return the number of bytes that the sink will verify: one pass if the stream repeats;
+ * Return the number of bytes that the sink will verify: one pass if the stream repeats. It is
  * LENGTH_UNKNOWN until the end is reported.
  */
 uint64_t transfer_sink_end(const struct transfer *transfer);
@@ -367,7 +375,7 @@ enum debtor {
 	DEBTOR_PEER, /* the peer's program owes data, room in its ring, or MSG_DONE */
 };
 
-/* Return the last of these parties that owes something other than MSG_MR and MSG_VERDICT. */
+/* Return the last of these parties that owes something. MSG_MR and MSG_VERDICT do not count. */
 enum debtor transfer_debtor(const struct transfer *transfer);
 
 #endif
