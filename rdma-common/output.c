@@ -171,6 +171,8 @@ static uint64_t attributes_of(const char *name)
 /* Check that an output may replace what has the name: a regular file that this user may change. */
 static int check_replaceable(const struct place *place, const struct stat *about)
 {
+	uint64_t attributes;
+
 	if (!S_ISREG(about->st_mode))
 		return fail(S_ISDIR(about->st_mode) ? EISDIR : EEXIST);
 	if (about->st_uid != geteuid())
@@ -179,9 +181,10 @@ static int check_replaceable(const struct place *place, const struct stat *about
 		return -1;
 	if (access(place->path, W_OK))
 		return -1;
-	if (attributes_of(place->path) & STATX_ATTR_MOUNT_ROOT)
+	attributes = attributes_of(place->path);
+	if (attributes & STATX_ATTR_MOUNT_ROOT)
 		return fail(EBUSY);
-	return attributes_of(place->path) & UNCHANGEABLE ? fail(EPERM) : 0;
+	return attributes & UNCHANGEABLE ? fail(EPERM) : 0;
 }
 
 /* ---- Names ---- */
@@ -391,12 +394,9 @@ int output_check(const char *name)
 
 /* ---- Pipes, terminals and devices ---- */
 
-static bool is_cancelled(const atomic_bool *cancelled)
+static int check_cancelled(const atomic_bool *cancelled)
 {
-	if (!atomic_load(cancelled))
-		return false;
-	errno = ECANCELED;
-	return true;
+	return atomic_load(cancelled) ? fail(ECANCELED) : 0;
 }
 
 /*
@@ -414,7 +414,7 @@ static bool wait_for_reader(int descriptor)
 static int lock_output(struct output *output, atomic_bool *taken)
 {
 	while (atomic_exchange(taken, true)) {
-		if (is_cancelled(output->cancelled))
+		if (check_cancelled(output->cancelled))
 			return -1;
 		wait_for_reader(-1);
 	}
@@ -440,7 +440,7 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 		if (errno == EPERM && proof)
 			return fail(OUTPUT_OTHER_OWNER);
 		/* ENXIO: a pipe has no reader yet; a socket never has one (open(2)) */
-		if (errno != ENXIO || !S_ISFIFO(place->about.st_mode) || is_cancelled(cancelled))
+		if (errno != ENXIO || !S_ISFIFO(place->about.st_mode) || check_cancelled(cancelled))
 			return -1;
 		wait_for_reader(-1);
 	}
@@ -702,7 +702,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 	if (size > most)
 		size = most;
 	do {
-		if (is_cancelled(output->cancelled))
+		if (check_cancelled(output->cancelled))
 			return -1;
 		/* ask first: a write(2) that blocks cannot be cancelled */
 		if (!wait_for_reader(output->descriptor) && output->blocks)
@@ -721,9 +721,9 @@ static int finish_output(struct output *output)
 {
 	if (!output->place.is_file)
 		return output->syncs ? unless_unsupported(fsync(output->descriptor)) : 0;
-	return is_cancelled(output->cancelled) || set_mode(output) ||
+	return check_cancelled(output->cancelled) || set_mode(output) ||
 			       unless_unsupported(fsync(output->descriptor)) ||
-			       is_cancelled(output->cancelled) || name_file(output) ||
+			       check_cancelled(output->cancelled) || name_file(output) ||
 			       sync_folder(output)
 		       ? -1
 		       : 0;
