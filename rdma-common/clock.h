@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The monotonic clock (clock_gettime(2)). Setting the time of day does not change it.
+ * The monotonic clock (clock_gettime(2)), which does not change when the time of day is set.
  *
  * Threads: any.
  */
@@ -30,7 +30,7 @@ int poll_timeout(int64_t milliseconds);
 
 /*
  * Return the timeout of poll(2) until `deadline`, a value of now_milliseconds(). INT64_MAX means no
- * deadline, and so no timeout (-1).
+ * deadline, so the timeout is -1.
  */
 int milliseconds_until(int64_t deadline);
 

@@ -25,7 +25,7 @@ static void setup_init(struct setup *setup, struct program *program, struct rdma
 	setup->id = id;
 	setup->number = program->created;
 	setup->tos = -1;
-	/* a server sends a pattern in a --check, whatever its own payload is */
+	/* in a --check a server sends a pattern, whatever its own payload is */
 	setup->payload = options->check ? payload_pattern(options->pattern_size) : program->payload;
 	setup->terms.options = &setup->options;
 	setup->terms.outgoing_length = setup->payload.length;
@@ -79,7 +79,7 @@ struct connection *connection_create(struct program *program, struct rdma_cm_id 
 	setup_init(&connection->setup, program, id, options);
 	connection->setup.peer = endpoint_of(peer);
 	connection->shared.wake = -1;
-	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a better reason */
+	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a better one */
 	id->context = connection;
 	link_connection(program, connection);
 	atomic_fetch_add(&program->regions.sessions, 1);
@@ -101,7 +101,7 @@ void connection_destroy(struct connection *connection)
 {
 	struct setup *setup = &connection->setup;
 	struct console *console = setup->log.console;
-	bool stranded; /* the completion queue remains, and may still refer to this connection */
+	bool stranded; /* the completion queue remains and may refer to this connection */
 	int error;
 
 	/* a session whose thread never started still has its helper, which is idle */
@@ -257,7 +257,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 /* ---- Negotiating ---- */
 
-/* Create the session, which the connection's thread will own. */
+/* Create the session. The connection's thread will own it. */
 static enum status create_session(struct connection *connection, struct failure *failure)
 {
 	const struct setup *setup = &connection->setup;
@@ -283,7 +283,7 @@ static enum status create_session(struct connection *connection, struct failure 
 	return STATUS_SUCCESS;
 }
 
-/* Allocate the latency counts if they are reported. At a depth above 1 they would mean nothing. */
+/* Allocate the latency counts if they are reported. At a depth above 1 they mean nothing. */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = &connection->setup.options;
@@ -298,7 +298,7 @@ static enum status create_latency(struct connection *connection, struct failure 
 	return STATUS_SUCCESS;
 }
 
-/* Return the plan of both streams, without the rings: these are registered later. */
+/* Return the plan of both streams. The rings are not registered yet, so it lacks them. */
 static struct transfer_plan plan_transfer(const struct connection *connection)
 {
 	const struct setup *setup = &connection->setup;
@@ -455,8 +455,8 @@ enum status connection_fail(struct connection *connection, enum status status, c
 }
 
 /*
- * Pass the notification to the connection's thread, also before it starts if the connection is
- * established. Any other notification but NOTIFY_BROKEN ends a connection that has no thread.
+ * Pass the notification to the connection's thread. NOTIFY_ESTABLISHED may precede the thread. Any
+ * other notification but NOTIFY_BROKEN ends a connection that has no thread.
  */
 static void connection_notify(struct connection *connection, enum notification notification)
 {
@@ -489,8 +489,8 @@ enum status connection_start(struct connection *connection)
 }
 
 /*
- * Reject the peer with a reason. If that fails, rdma_destroy_id(3) will reject it without a reason;
- * record whether setup_error means that the peer has withdrawn.
+ * Reject the peer with a reason. If that fails, rdma_destroy_id(3) will reject it without one. Then
+ * find out if the setup call failed because the peer has withdrawn.
  */
 static void reject(struct connection *connection, enum refusal refusal)
 {
@@ -622,8 +622,9 @@ enum wakeup connection_wait(struct program *program, int64_t deadline, struct cm
 /* ---- The end of a session ---- */
 
 /*
- * Correct the outcome by what the main thread knows: a failed setup call is a lost peer if the peer
- * had withdrawn, and a lost peer is a local failure if the local device was removed.
+ * Correct the outcome by what the main thread knows:
+ * - A failed setup call is a lost peer if the peer had withdrawn.
+ * - A lost peer is a local failure if the local device was removed.
  */
 static void correct_loss(const struct connection *connection, struct failure *outcome)
 {
@@ -652,7 +653,7 @@ static void classify_rate(const struct connection *connection, struct failure *o
 			    rate_describe(rate).text, rate_describe(wanted).text);
 }
 
-/* Join the thread, and take over what it has found. */
+/* Join the thread, and keep what it has found. */
 static void join_thread(struct connection *connection)
 {
 	pthread_join(connection->thread, NULL);

@@ -29,80 +29,87 @@ struct connection {
 	/* Before the thread starts: */
 	int64_t deadline; /* when the current wait expires, in milliseconds */
 	bool resolved;    /* client: address and route are resolved */
-	/* Client: status of a rejection, or negative errno of rdma_connect(3). */
+	/* Client: status of a rejection, or the negative errno of rdma_connect(3). */
 	int connect_status;
 	bool rejected;               /* client: the server rejected the connection */
 	struct peer_hello rejection; /* valid if `rejected` */
-	enum refusal setup_refusal;  /* server: reason to send to the client if the setup fails */
+	enum refusal setup_refusal; /* server: the reason that the client gets if the setup fails */
 
 	/* Reasons of the end: */
 	bool device_removed;    /* RDMA_CM_EVENT_DEVICE_REMOVAL was reported */
-	bool withdrawn;         /* the peer's withdrawal caused setup_error */
-	struct counters after;  /* counters of the port at the end; valid after connection_join() */
-	struct failure outcome; /* how the session ended; valid after connection_join() */
+	bool withdrawn;         /* the setup call failed because the peer had withdrawn */
+	struct counters after;  /* the port's counters at the end, after connection_join() */
+	struct failure outcome; /* how the session ended, after connection_join() */
 	struct connection *previous, *next; /* in program->connections */
 };
 
 /*
- * Create a connection to `peer`. Take ownership of `id`, even on failure. Copy the session's
- * `options`. If there are other connections, or --connections is above 1, the new connection's
- * output lines start with its number. If memory runs out, print and record a message, reject a
- * client's request, and return NULL.
+ * Create a connection to `peer`, with a copy of the session's `options`. Take ownership of `id`,
+ * even on failure. If memory runs out, print and record a message, reject a client's request, and
+ * return NULL.
+ *
+ * If there are other connections, or --connections is above 1, the output lines of the new one
+ * start with its number.
  */
 struct connection *connection_create(struct program *program, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer);
 
 /*
- * Destroy the connection's resources in the one order that works. Print a warning for each that
+ * Destroy the connection's resources, in the one order that works. Print a warning for each that
  * remains. Free the connection, unless its completion queue remains.
  */
 void connection_destroy(struct connection *connection);
 
 /*
- * Apply --tos. Call this before the client resolves the address or the server accepts. On failure
+ * Apply --tos. Call this before the client resolves the address, or the server accepts. On failure
  * record the cause.
  */
 enum status connection_set_tos(struct connection *connection);
 
 /*
- * Create the protection domain, completion queue and queue pair, register the memory of messages,
- * and post the receives, which must precede the peer's first SEND (iWARP has no retry). The device
- * must be known. `one_way`: only the client operates. On failure record the cause, and in
- * connection->setup_refusal the reason for the peer; connection_destroy() cleans up.
+ * Create the protection domain, the completion queue and the queue pair. Register the memory of
+ * messages. Post the receives: they must precede the peer's first SEND, because iWARP has no retry.
+ * The device must be known. With `one_way` only the client operates.
+ *
+ * On failure record the cause, and the reason for the peer in connection->setup_refusal.
+ * connection_destroy() cleans up.
  */
 enum status connection_prepare(struct connection *connection, bool one_way);
 
 /*
- * Negotiate with the peer's hello and limits, from the connect request or its acceptance: register
- * a ring for each payload, start the helper that reads, and limit READs to the number that both
- * sides support. Create the session. Call this before any message is sent: in a server before it
- * accepts, in a client when connected. Failures: as in connection_prepare().
+ * Negotiate with the peer's hello and limits, from the connect request or its acceptance:
+ * - create the session
+ * - register a ring for each payload, and start the helper that reads
+ * - limit READs to the number that both sides support
+ *
+ * Call this before any message is sent: in a server before it accepts, in a client when it is
+ * connected. Failures are recorded as in connection_prepare().
  */
 enum status connection_negotiate(struct connection *connection, const struct peer_hello *peer,
 				 const struct cm_event *event);
 
 /*
- * Return the parameters for rdma_connect(3) or rdma_accept(3); encode the hello into `wire`, which
- * must outlive them.
+ * Return the parameters for rdma_connect(3) or rdma_accept(3). Encode the hello into `wire`, which
+ * must live as long as they do.
  */
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE]);
 
 /*
- * Start the connection's thread after the negotiation, or to close a session that has failed. The
- * thread ends with the session. On failure record the cause.
+ * Start the connection's thread. It runs the session after a negotiation, and closes one that has
+ * failed. It ends with the session. On failure record the cause.
  */
 enum status connection_start(struct connection *connection);
 
 /*
- * Reject the client's request with the reason. Record the reason as the cause, unless the session
- * has failed before. Call connection_join() next.
+ * Reject the client's request with this reason, which is also the cause unless the session has
+ * failed before. Call connection_join() next.
  */
 void connection_reject(struct connection *connection, enum refusal refusal);
 
 /*
- * Reject the client because rdma_accept(3) failed with `error`, and notify the connection's running
- * thread.
+ * Reject the client because rdma_accept(3) failed with `error`. Notify the connection's thread,
+ * which runs.
  */
 void connection_not_accepted(struct connection *connection, int error);
 
@@ -116,10 +123,10 @@ enum status connection_fail(struct connection *connection, enum status status, c
 /* Fail the connection because its deadline has passed. */
 void connection_expire(struct connection *connection);
 
-/* Return true if the session is closing or over: it has failed, was interrupted, or is complete. */
+/* Return true if the session is over, has failed or was interrupted. */
 bool connection_is_over(const struct connection *connection);
 
-/* Handle an event that has the same meaning in both programs. The connection's thread may run. */
+/* Handle an event that means the same in both programs. The connection's thread may run. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 
 /* Notify all connections. Their threads may run. */
@@ -137,18 +144,20 @@ void connection_extend_deadline(struct connection *connection);
 
 /*
  * Join the thread of a session that connection_wait() has reported as ended, or complete a session
- * that never had a thread. Return connection->outcome.status. A caller that reports several
- * sessions at the end may then call it again: a device that was removed meanwhile explains a lost
- * peer. Call report_session() or probe_take() next, then connection_destroy().
+ * that never had a thread. Return connection->outcome.status.
+ *
+ * A caller that reports several sessions at the end may call this again, because a device that was
+ * removed meanwhile explains a lost peer. Call report_session() or probe_take() next, then
+ * connection_destroy().
  */
 enum status connection_join(struct connection *connection);
 
-/* Return the session, or a zeroed one if there is none. Call this only after connection_join(). */
+/* Return the session, or a zeroed one if there is none. Call this after connection_join(). */
 const struct session *connection_session(const struct connection *connection);
 
 /*
- * Return the growth of each counter during the session; `any` is false if nothing was counted. Call
- * this only after connection_join().
+ * Return the growth of each counter during the session. Call this after connection_join(). `any` is
+ * false if nothing was counted.
  */
 struct counters connection_growth(const struct connection *connection);
 

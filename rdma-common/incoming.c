@@ -20,7 +20,7 @@ static enum status fail_to_begin(int error, struct failure *failure)
 enum status incoming_open(struct incoming *incoming, const struct transfer *transfer,
 			  struct process *process, struct failure *failure)
 {
-	/* not longer than the ring, because the memory budget counts the ring alone */
+	/* not longer than the ring: the memory budget counts the ring alone */
 	incoming->buffer_size =
 		incoming->ring_size < HELPER_BUFFER ? incoming->ring_size : HELPER_BUFFER;
 	if (!incoming->output)
@@ -53,7 +53,7 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 
 /* ---- Storing ---- */
 
-/* Set `failure`: storing has failed, for the reason in errno. Return INCOMING_FAILED. */
+/* Describe in `failure` that storing failed with errno. Return INCOMING_FAILED. */
 static enum incoming_step fail_to_store(const struct incoming *incoming, struct failure *failure)
 {
 	failure_set(failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
@@ -75,8 +75,8 @@ static enum incoming_step take_opened(struct incoming *incoming, struct failure 
 }
 
 /*
- * Let the helper store the first `size` bytes of the buffer. The `skipped` bytes after them then
- * count as stored, too; if `size` is 0, at once.
+ * Let the helper store the first `size` bytes of the buffer. The `skipped` bytes after them count
+ * as stored when the helper has finished, or at once if `size` is 0.
  */
 static void begin_to_store(struct incoming *incoming, struct transfer *transfer, size_t size,
 			   uint64_t skipped)
@@ -90,7 +90,7 @@ static void begin_to_store(struct incoming *incoming, struct transfer *transfer,
 		transfer_record_stored(transfer, skipped);
 }
 
-/* Fetch the helper's result, if any, and let the helper store the rest of the buffer. */
+/* Fetch the helper's result, if there is one, and let it store the rest of the buffer. */
 static enum incoming_step take_stored(struct incoming *incoming, struct transfer *transfer,
 				      struct failure *failure)
 {
@@ -129,7 +129,7 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 	return false;
 }
 
-/* Copy a piece out of the ring; verify and, with --output, store the copy. */
+/* Copy a piece out of the ring. Verify the copy and, with --output, store it. */
 static enum incoming_step take_copy(struct incoming *incoming, struct transfer *transfer,
 				    const struct piece *piece, struct failure *failure)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Empty the ring of the incoming payload piece by piece. Copy a piece, verify the copy, and with
+ * Empty the ring of the incoming payload piece by piece: copy a piece, verify the copy, and with
  * --output let a helper store the copy. The peer can write to the ring until the connection is
  * destroyed, so each byte is read from the ring only once.
  *
@@ -27,8 +27,8 @@ struct incoming {
 	const char *output;        /* the file to store the payload in, or NULL */
 	uint64_t limit;            /* maximum bytes of a payload of unknown length */
 	/*
-	 * The main thread sets is_pattern and has_digest. The rest, and all fields below, belong to
-	 * the connection's thread.
+	 * The main thread sets is_pattern and has_digest. The other fields of `verification`, and
+	 * all fields below, belong to the connection's thread.
 	 */
 	struct verification verification;
 	bool begun;            /* incoming_begin() has succeeded */
@@ -37,10 +37,10 @@ struct incoming {
 	bool failed;           /* the payload is not processed any further */
 	bool committing;       /* the helper is committing the output */
 	struct helper *helper; /* stores the payload. NULL without --output. */
-	uint8_t *buffer;       /* the copy of a piece; memory of the helper, if there is one */
+	uint8_t *buffer;       /* the copy of a piece. With a helper it is the helper's. */
 	size_t buffer_size;
-	size_t offset, unstored; /* part of the buffer that is verified but not stored yet */
-	uint64_t skipped; /* bytes of later passes after that part: verified, not to be stored */
+	size_t offset, unstored; /* part of the buffer that is not stored yet */
+	uint64_t skipped;        /* bytes of later passes after that part, which are not stored */
 };
 
 enum incoming_step {
@@ -51,26 +51,27 @@ enum incoming_step {
 };
 
 /*
- * With --output, start the helper, which opens the output; do not wait for it. incoming_release()
+ * With --output, start the helper, which opens the output. Do not wait for it. incoming_release()
  * and incoming_free() must follow, even after a failure.
  */
 enum status incoming_open(struct incoming *incoming, const struct transfer *transfer,
 			  struct process *process, struct failure *failure);
 
-/* Prepare to verify, after incoming_open() and before the first piece is processed. */
+/* Prepare to verify. Call this after incoming_open() and before the first piece is processed. */
 enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
 			   struct failure *failure);
 
 /*
- * While `opening`, only fetch the result of opening the output. Otherwise process one piece, and
- * report it to `transfer`. If `all`, the peer has sent everything, and has reported `digest`: after
- * the last piece, verify the digest and commit the output. If nothing is received,
- * incoming_begin() need not be called.
+ * Process one piece, and report it to `transfer`. While `opening`, only fetch the result of opening
+ * the output.
+ *
+ * If `all`, the peer has sent everything and has reported `digest`. After the last piece, verify
+ * the digest and commit the output. If nothing is received, incoming_begin() need not be called.
  */
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
 				 uint64_t digest, struct failure *failure);
 
-/* Release the helper. Return false if the helper had to be abandoned (helper_release()). */
+/* Release the helper. Return false if it had to be abandoned (helper_release()). */
 bool incoming_release(struct incoming *incoming);
 
 /* Free the remaining memory. Main thread. */

@@ -2,8 +2,8 @@
 #include "latency.h"
 
 /*
- * Return the bucket of a latency. Each nanosecond below 256 has one; from 256 on, each power of two
- * has 128.
+ * Return the bucket of a latency. Each nanosecond below 256 has a bucket of its own. From 256 on,
+ * each power of two has 128 buckets.
  */
 static unsigned int bucket_of(uint64_t nanoseconds)
 {
@@ -14,7 +14,7 @@ static unsigned int bucket_of(uint64_t nanoseconds)
 	return shift * 128 + (unsigned int)(nanoseconds >> shift);
 }
 
-/* Return the middle of a bucket, in nanoseconds. It may be below `minimum` or above `maximum`. */
+/* Return the middle of a bucket in nanoseconds. It may be below `minimum` or above `maximum`. */
 static int64_t bucket_value(unsigned int bucket)
 {
 	unsigned int shift = bucket < 256 ? 0 : bucket / 128 - 1;

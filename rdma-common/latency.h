@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Latencies of operations, counted in buckets, so that memory does not grow with their number. A
- * bucket is 1 ns wide, or at most 1/128 of its value.
+ * Latencies of operations, counted in buckets, so that their number does not change the memory they
+ * take. A bucket is 1 ns wide, or at most 1/128 of its value.
  *
  * Threads: the connection's thread while it runs; afterwards the main thread.
  */
@@ -20,8 +20,8 @@ struct latency {
 void latency_count(struct latency *latency, int64_t nanoseconds);
 
 /*
- * Return the latency in nanoseconds that a `share` (0 to 1) of the operations did not exceed; 0 if
- * no operation was counted.
+ * Return the latency in nanoseconds that a `share` (0 to 1) of the operations did not exceed.
+ * Return 0 if no operation was counted.
  */
 int64_t latency_quantile(const struct latency *latency, double share);
 

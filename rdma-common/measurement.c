@@ -37,7 +37,7 @@ bool measurement_end_interval(struct measurement *measurement, int64_t now, uint
 	current->begin = now;
 	current->bytes = bytes;
 	current->counters = *counters;
-	while (current->end <= now / NANOSECONDS_PER_MILLISECOND) /* skip ends that were missed */
+	while (current->end <= now / NANOSECONDS_PER_MILLISECOND) /* skip ends that have passed */
 		current->end += current->length;
 	return true;
 }

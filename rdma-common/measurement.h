@@ -18,7 +18,7 @@
 
 /* The state of --interval. */
 struct interval_clock {
-	int64_t length;           /* milliseconds; 0 if no intervals are reported */
+	int64_t length;           /* milliseconds, or 0 without --interval */
 	int64_t end;              /* end of the current interval in milliseconds, or INT64_MAX */
 	int64_t begin;            /* start of the current interval */
 	uint64_t bytes;           /* bytes completed before it */
@@ -27,20 +27,20 @@ struct interval_clock {
 
 struct measurement {
 	/*
-	 * The time before the first post. If this side does not operate, the time when the peer may
-	 * begin. 0 before that time.
+	 * The time just before the first post. If this side does not operate, it is the time when
+	 * the peer may begin. Before that it is 0.
 	 */
 	int64_t started;
-	int64_t completed;       /* latest completion that was counted */
-	int64_t pass_posted;     /* before the latest pass was posted; only for `latency` */
-	uint64_t bytes;          /* bytes completed at the time `completed` */
-	uint64_t passes_bytes;   /* the part of `bytes` in complete passes */
+	int64_t completed;     /* time of the latest completion that was counted */
+	int64_t pass_posted;   /* time just before the latest pass was posted, only for `latency` */
+	uint64_t bytes;        /* bytes completed at the time `completed` */
+	uint64_t passes_bytes; /* the part of `bytes` in complete passes */
 	uint64_t request_bytes;  /* bytes of the largest work request */
 	struct latency *latency; /* counts of latencies, or NULL if they are not measured */
 	struct interval_clock interval;
 };
 
-/* An interval of a session's operation, in seconds since the operation began. */
+/* An interval of a session's operation. Times are in seconds since the operation began. */
 struct interval {
 	unsigned int session;
 	double begin, end;
@@ -49,8 +49,8 @@ struct interval {
 };
 
 /*
- * Complete passes of the operation, their time and their rates. All are 0 if no pass has completed;
- * `seconds` and the rates are 0 if the time was not measured.
+ * Complete passes of the operation, their time and their rates. All are 0 if no pass has completed.
+ * Without a measured time, `seconds` and the rates are 0.
  */
 struct speed {
 	uint64_t operations;
@@ -58,22 +58,22 @@ struct speed {
 };
 
 /*
- * Begin to measure an operation whose first work requests are posted at `now`. Begin the first
- * interval, with the port's `counters`, if `interval_seconds` is above 0.
+ * Begin to measure an operation whose first requests are posted at `now`. If `interval_seconds` is
+ * above 0, begin the first interval with the port's `counters`.
  */
 void measurement_begin(struct measurement *measurement, int64_t now, unsigned int interval_seconds,
 		       const struct counters *counters);
 
-/* Record that the work requests from `position` of the stream on are posted at `now`. */
+/* Record that the requests from `position` of the stream on are posted at `now`. */
 static inline void measurement_post(struct measurement *measurement, uint64_t position, int64_t now)
 {
-	/* latencies are measured only at depth 1: a pass begins where the last one ended */
+	/* at depth 1, where latencies are measured, a pass begins where the last one ended */
 	if (measurement->latency && position == measurement->bytes)
 		measurement->pass_posted = now;
 }
 
 /*
- * Record that the first `bytes` of all passes had completed at `now`. Count them if they end a pass
+ * Record that the first `bytes` of all passes had completed at `now`. They count if they end a pass
  * of `pass` bytes, or if the length of a pass is unknown.
  */
 static inline void measurement_complete(struct measurement *measurement, uint64_t bytes,
@@ -93,14 +93,14 @@ static inline void measurement_complete(struct measurement *measurement, uint64_
 }
 
 /*
- * End the current interval at `now`, and begin the next one. `bytes` have completed in all passes;
- * `counters` are those of the port. Store the interval in `interval`, except its session. Return
- * false, and change nothing, if it has no duration.
+ * End the current interval at `now`, and begin the next one. `bytes` have completed in all passes,
+ * and the port has these `counters`. Store the interval in `interval`, except its session. If it
+ * has no duration, return false and change nothing.
  */
 bool measurement_end_interval(struct measurement *measurement, int64_t now, uint64_t bytes,
 			      const struct counters *counters, struct interval *interval);
 
-/* Postpone the end of an interval that is due at `milliseconds`, by the length of an interval. */
+/* If the interval ends at `milliseconds` or earlier, let it end one length later. */
 void measurement_postpone_interval(struct measurement *measurement, int64_t milliseconds);
 
 /* Return the rate of the operation in bit/s, or 0 if it was not measured. */
@@ -108,7 +108,7 @@ double measurement_rate(const struct measurement *measurement);
 
 /*
  * Return the speed of passes of `pass` bytes. A pass of 0 bytes or of unknown length is the only
- * one; it counts if the whole operation `is_complete`.
+ * one. It counts if the whole operation `is_complete`.
  */
 struct speed measurement_speed(const struct measurement *measurement, uint64_t pass,
 			       bool is_complete);

@@ -20,7 +20,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	outgoing->pass_digest = digest_value(outgoing->digest);
 	if (payload->descriptor < 0)
 		return STATUS_SUCCESS;
-	/* not longer than the ring, because the memory budget counts the ring alone */
+	/* not longer than the ring: the memory budget counts the ring alone */
 	outgoing->helper = helper_start_reading(
 		process, payload, ring_size < HELPER_BUFFER ? ring_size : HELPER_BUFFER);
 	if (!outgoing->helper)
@@ -31,9 +31,9 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 }
 
 /*
- * Return how many bytes of the piece to fill now: at most HELPER_BUFFER, so that no step takes
- * long. If the payload is longer than the ring, stop at the end of a pass: a repeating stream
- * (transfer.h) needs the digest of one pass.
+ * Return how many bytes of the piece to fill now. HELPER_BUFFER is the maximum, so that no step
+ * takes long. If the payload is longer than the ring, stop at the end of a pass, because a
+ * repeating stream (transfer.h) needs the digest of one pass.
  */
 static size_t piece_size(const struct outgoing *outgoing, const struct piece *piece)
 {
@@ -43,22 +43,22 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 
 	if (length > outgoing->ring_size && size > length - position % length)
 		size = length - position % length;
-	/* stop at the end of the bytes in memory: from there the helper reads the pipe */
+	/* stop at the end of the bytes in memory: from there on the helper reads the pipe */
 	if (position < payload->size && length != payload->size && size > payload->size - position)
 		size = payload->size - position;
 	return (size_t)size;
 }
 
 /*
- * Digest the first `size` bytes of the piece for MSG_DONE. If passes repeat, MSG_DONE carries the
- * digest of the first one, and the peer would blame the path for another pass that differs. Return
- * false at the end of such a pass.
+ * Digest the first `size` bytes of the piece for MSG_DONE. If passes repeat, MSG_DONE has the
+ * digest of the first one. If another pass differed, the peer would blame the path, so return false
+ * at its end.
  */
 static bool digest_piece(struct outgoing *outgoing, const struct transfer_source *source,
 			 size_t size)
 {
 	uint64_t pass = source->stream.plan.length, start = source->filled, end = start + size;
-	bool again = source->stream.repeats && start >= pass; /* the first pass is complete */
+	bool again = source->stream.repeats && start >= pass; /* after the first pass */
 
 	if (again && start % pass == 0)
 		digest_restart(outgoing->digest);
@@ -104,7 +104,7 @@ static bool take_read(struct outgoing *outgoing, struct transfer *transfer, stru
 	return true;
 }
 
-/* Copy or generate `size` bytes from `position` of the stream, across passes. */
+/* Copy or generate `size` bytes of the stream from `position` on, across passes. */
 static void make_bytes(const struct payload *payload, uint64_t position, uint8_t *memory,
 		       size_t size)
 {

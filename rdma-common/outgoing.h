@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fill the ring with the outgoing payload piece by piece: copy it from memory, generate a pattern,
- * or copy what a helper has read from a file or a pipe. Digest the bytes.
+ * Fill the ring with the outgoing payload piece by piece, and digest the bytes. A piece is copied
+ * from memory, generated, or copied from a helper that reads a file or a pipe.
  *
  * Threads: the connection's thread while it runs; before and after that, the main thread.
  */
@@ -23,7 +23,7 @@ struct outgoing {
 	uint8_t *ring;
 	size_t ring_size;      /* bytes */
 	bool ending;           /* --duration is over: end after the current pass */
-	struct piece piece;    /* the piece being filled, perhaps by the helper */
+	struct piece piece;    /* the piece that this side or the helper fills */
 	struct helper *helper; /* reads a file or a pipe. NULL if the source cannot block. */
 	void *digest;          /* digest of all bytes filled so far, or of the current pass */
 	uint64_t pass_digest;  /* digest for MSG_DONE: of all passes, or of one if passes repeat */
@@ -31,7 +31,7 @@ struct outgoing {
 };
 
 /*
- * Prepare to fill `ring` from `payload`; both must outlive this object. outgoing_release() and
+ * Prepare to fill `ring` from `payload`. Both must outlive this object. outgoing_release() and
  * outgoing_free() must follow, even after a failure. Main thread.
  */
 enum status outgoing_open(struct outgoing *outgoing, const struct payload *payload, uint8_t *ring,
@@ -40,7 +40,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 /*
  * Fill a piece of the ring as far as `transfer` allows, and report it to `transfer`, or let the
  * helper read it. Return true if bytes were filled or the helper has returned a result. If the
- * payload cannot be read, set `failure`; do not call this again then.
+ * payload cannot be read, set `failure`. Do not call this again then.
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 

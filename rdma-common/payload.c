@@ -16,14 +16,14 @@
 #include "wire.h"
 
 #define PAYLOAD_EMPTY "it is empty; a payload has at least one byte"
-/* Milliseconds between two checks for cancellation while waiting for a pipe. */
+/* Milliseconds between two checks for cancellation during the wait for a pipe. */
 #define CANCEL_INTERVAL 100
 /* Bytes of a pipe that are copied at a time: Linux's default size of a pipe. */
 #define COPY_SIZE ((size_t)64 << 10)
 
 /* ---- Reading ---- */
 
-/* Return true if the call can be repeated: a signal interrupted it, or the pipe was not ready. */
+/* Return true if a signal interrupted the call or the pipe was not ready: repeat it. */
 static bool may_retry(ssize_t result)
 {
 	return result < 0 && (errno == EINTR || errno == EAGAIN);
@@ -40,7 +40,7 @@ static ssize_t read_file(const struct payload *payload, uint64_t position, uint8
 	return count;
 }
 
-/* Wait for the pipe and read bytes. Return as payload_read() does. */
+/* Wait for the pipe, and read bytes. Return the same as payload_read(). */
 static ssize_t read_pipe(int descriptor, uint8_t *memory, size_t size, const atomic_bool *cancelled)
 {
 	struct pollfd readable = { .fd = descriptor, .events = POLLIN };
@@ -103,7 +103,7 @@ static enum status allocate_payload(struct payload *payload, struct failure *fai
 	return STATUS_SUCCESS;
 }
 
-/* Load the text of --message or the default line, padded with zeros to at least DEFAULT_PAYLOAD. */
+/* Load the text of --message or the default line. Pad it with zeros to at least DEFAULT_PAYLOAD. */
 static enum status load_text(struct payload *payload, const struct options *options,
 			     struct failure *failure)
 {
@@ -132,8 +132,8 @@ struct payload payload_pattern(uint64_t length)
 /* ---- Loading a file or a pipe ---- */
 
 /*
- * Return the length of the file from payload->start; 0 if no byte is left, or if the file system
- * does not know the size, as in /proc; -1 for a pipe, a device or an error.
+ * Return the length of a file from payload->start on. Return 0 if no byte is left, or if the file
+ * system does not know the size, as in /proc. Return -1 for a pipe, a device or an error.
  */
 static off_t claimed_length(const struct payload *payload)
 {
@@ -146,8 +146,8 @@ static off_t claimed_length(const struct payload *payload)
 
 /*
  * Load a file into memory, at most PAYLOAD_WHOLE + 1 bytes. Load only the beginning of a pipe or a
- * device, and keep its length unknown even if it ends early: otherwise the length that the peer
- * sees, and the ability to send the payload again, would depend on timing.
+ * device, and keep its length unknown even if it ends early. Otherwise timing would decide which
+ * length the peer sees, and whether the payload can be sent again.
  */
 static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
 {
@@ -174,9 +174,9 @@ static enum status load_beginning(struct payload *payload, struct failure *failu
 }
 
 /*
- * Create a file in the first folder that permits it, and remove its name; `*folder` is the last one
- * tried. No signal ends the program in between. (Not every file system has O_TMPFILE.) Return the
- * descriptor, or -1 with errno.
+ * Create a file in the first folder that permits it, and remove its name. `*folder` becomes the
+ * last folder tried. Signals are blocked, so that none ends the program before the name is removed.
+ * Not every file system has O_TMPFILE. Return the descriptor, or -1 with errno.
  */
 static int create_copy(const char **folder)
 {
@@ -216,7 +216,7 @@ static bool write_fully(int descriptor, const uint8_t *bytes, ssize_t size)
 	return true;
 }
 
-/* Copy the whole pipe into a file, which replaces the pipe and can be read again. */
+/* Copy the whole pipe into a file. The file replaces the pipe, and can be read again. */
 static enum status copy_pipe(struct payload *payload, struct failure *failure)
 {
 	const atomic_bool never = false;
@@ -226,7 +226,7 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 	uint8_t piece[COPY_SIZE];
 	ssize_t count = 1;
 
-	signal(SIGXFSZ, SIG_IGN); /* as in process_open(): exceeding 'ulimit -f' is an error */
+	signal(SIGXFSZ, SIG_IGN); /* exceeding 'ulimit -f' is an error, as in process_open() */
 	while (written && count > 0) {
 		count = read_pipe(payload->descriptor, piece, sizeof(piece), &never);
 		written = write_fully(copy, piece, count);
@@ -256,7 +256,7 @@ static enum status load_file(struct payload *payload, const struct options *opti
 	if (payload->descriptor < 0)
 		return payload_read_failed(payload, strerror(errno), failure);
 	start = lseek(payload->descriptor, 0, SEEK_CUR);
-	payload->start = start > 0 ? start : 0; /* lseek(2) fails for a pipe */
+	payload->start = start > 0 ? start : 0; /* a pipe has no position */
 	if (serves_multiple_clients(options) && claimed_length(payload) <= 0)
 		status = copy_pipe(payload, failure);
 	if (status != STATUS_SUCCESS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Work requests: the kind and the detail in a wr_id, the meaning of a failed completion, and the
- * list of an operation's requests.
+ * batch of an operation's requests.
  *
  * Threads: the connection's thread; the main thread before and after that thread runs.
  */
@@ -48,16 +48,16 @@ const char *wr_name(uint64_t wr_id, enum operation operation);
 /* Return true if a failed completion only shows that the connection has broken. */
 bool wc_shows_lost_connection(const struct ibv_wc *completion, bool iwarp);
 
-/*
- * Return the status for a failed completion that wc_shows_lost_connection() does not explain
- * (ibv_poll_cq(3)).
- */
+/* Return the status for a failed completion (ibv_poll_cq(3)), unless wc_shows_lost_connection(). */
 enum status completion_status(const struct ibv_wc *completion);
 
-/* Return an entry for `size` bytes of a registered region, from `offset` on. */
+/* Return a scatter/gather entry for `size` bytes of a registered region, from `offset` on. */
 struct ibv_sge make_sge(const struct region *region, uint64_t offset, uint64_t size);
 
-/* Return IBV_SEND_INLINE if `size` is at most `most`, the limit of inline bytes; otherwise 0. */
+/*
+ * Return IBV_SEND_INLINE if `size` is at most `most`, the maximum bytes of an inline request.
+ * Return 0 otherwise.
+ */
 static inline unsigned int inline_flag(uint64_t size, unsigned int most)
 {
 	return size <= most ? IBV_SEND_INLINE : 0;
@@ -66,7 +66,7 @@ static inline unsigned int inline_flag(uint64_t size, unsigned int most)
 /* Maximum number of work requests in one call of ibv_post_send(3). */
 #define BATCH 32
 
-/* A linked list of work requests, of which one or more are posted, from the first on. */
+/* A linked list of work requests. One or more are posted, from the first on. */
 struct batch {
 	uint64_t local, remote;   /* start addresses of this side's and the peer's region */
 	unsigned int inline_size; /* maximum bytes of an inline work request */
@@ -75,14 +75,14 @@ struct batch {
 };
 
 /*
- * Allocate the list, and set its constant fields for an operation between the regions `local` and
- * `remote`, which the peer's MSG_MR describes. Return NULL with errno if memory runs out. The
- * caller frees the list with free(3).
+ * Allocate a batch for an operation between the regions `local` and `remote`, and set its constant
+ * fields. The peer's MSG_MR describes `remote`. Return NULL with errno if memory runs out. The
+ * caller frees the batch with free(3).
  */
 struct batch *batch_create(enum operation operation, const struct region *local,
 			   const struct message *remote, unsigned int inline_size);
 
-/* Set the requests from `first` on to those of `run`, which must fit into the list. */
+/* Set the requests from `first` on to those of `run`. They must fit into the batch. */
 void batch_fill(struct batch *batch, unsigned int first, const struct transfer_run *run);
 
 #endif

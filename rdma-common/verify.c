@@ -44,7 +44,10 @@ static void fail_at_position(const struct verification *verification, uint64_t p
 		    position % pass, pass, which);
 }
 
-/* Return how many bytes precede the first mismatch with the pattern, across passes, or `size`. */
+/*
+ * Return how many bytes, across passes, precede the first one that differs from the pattern. If all
+ * match, return `size`.
+ */
 static size_t match_pattern(const struct verification *verification, const uint8_t *bytes,
 			    size_t size)
 {

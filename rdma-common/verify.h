@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Verify an incoming payload: by its digest, and byte for byte if it is the pattern of --size. Each
- * pass that the caller adds is verified; only the first one is shown and stored.
+ * Verify an incoming payload by its digest, and byte for byte if it is the pattern of --size. Each
+ * pass that the caller adds is verified. Only the first pass is shown and stored.
  *
  * The caller passes bytes that the peer cannot change any more. No verbs, no input or output.
  *
@@ -19,7 +19,7 @@
 /* Maximum bytes of a payload that are shown: a screen of text. */
 #define SHOWN_PAYLOAD 1024
 
-/* The part of an incoming payload to show. All zero: no byte has arrived. */
+/* The part of an incoming payload that is shown. */
 struct excerpt {
 	uint8_t head[SHOWN_PAYLOAD]; /* the first bytes */
 	size_t head_size;            /* bytes in `head` */
@@ -37,24 +37,30 @@ struct verification {
 	uint64_t length;      /* bytes of all passes, or LENGTH_UNKNOWN */
 	uint64_t pass_length; /* bytes of one pass, or LENGTH_UNKNOWN */
 	/* The result: */
-	uint64_t bytes;      /* bytes verified so far; the digest is compared at the end */
+	uint64_t bytes;      /* bytes verified so far. The digest is compared at the end. */
 	int64_t nanoseconds; /* time spent on verification */
 	void *digest;
 	struct excerpt excerpt;
 };
 
-/* Begin a verification with its expectation set, the rest zero. Return false if memory runs out. */
+/*
+ * Begin a verification. Its expectation is set, and the rest is zero. Return false if memory runs
+ * out.
+ */
 bool verify_begin(struct verification *verification);
 void verify_free(struct verification *verification);
 
 /*
- * Compare the next bytes with the pattern, if any, and add them to the digest and the excerpt.
- * Return false if a byte differs; `failure` says where.
+ * Compare the next bytes with the pattern, if any, and add them to the digest and the excerpt. If a
+ * byte differs, return false and describe it in `failure`.
  */
 bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,
 		 struct failure *failure);
 
-/* Return true if exactly `length` bytes were verified and, with has_digest, have this digest. */
+/*
+ * Return true if exactly `length` bytes were verified. With has_digest they must have this digest,
+ * too.
+ */
 bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest);
 
 /* Return how many of the `size` bytes at `position` belong to the first pass. */

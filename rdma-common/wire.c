@@ -21,8 +21,8 @@ static uint64_t get(const uint8_t *wire, size_t size)
 }
 
 /*
- * Offsets of the fields of a message. Type, address, length and key are as in the tutorial's struct
- * on 64-bit little-endian machines.
+ * Offsets of the fields of a message. The tutorial's struct has type, address, length and key at
+ * the same offsets on 64-bit little-endian machines.
  */
 #define MESSAGE_TYPE     0
 #define MESSAGE_PRODUCED 8
