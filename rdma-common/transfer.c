@@ -355,7 +355,7 @@ const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uin
 	if (!writes && stream->plan.present) {
 		if (produced > ring || produced > produced_end(transfer, stream) ||
 		    produced == LENGTH_UNKNOWN)
-			return "announces too many ready bytes";
+			return "advertises too many ready bytes";
 		sink->produced = produced;
 	}
 	return NULL;

@@ -135,7 +135,7 @@ load fake
 @test "a peer's impossible numbers or unexpected messages end the session with a reason" {
 	use address
 	outcomes <<-END
-	both	7	set:mr.produced=+1	the peer's memory region announces too many ready bytes: it has 1024 bytes, of which 1025 are ready
+	both	7	set:mr.produced=+1	the peer's memory region advertises too many ready bytes: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region has no valid address or is too short: it has 1024 bytes, of which 1024 are ready
 	both	7	lie:mr-twice	contents are wrong
 	both	7	write lie:window-first	the peer's MSG_WINDOW arrived out of turn

@@ -679,11 +679,11 @@ static void tell_middle(const char *promise)
 TEST(messages_that_break_a_rule_are_rejected)
 {
 	tell("MSG_MR produces at most the size of its region and the length of the stream", BOTH | READ, 100000, 100000, 0);
-	region(NULL, 1000, 1000); region("announces too many ready bytes", 1000, 1001); region(NULL, MIB, 100000);
-	region("announces too many ready bytes", MIB, 100001); region("has no memory", 0, 0);
+	region(NULL, 1000, 1000); region("advertises too many ready bytes", 1000, 1001); region(NULL, MIB, 100000);
+	region("advertises too many ready bytes", MIB, 100001); region("has no memory", 0, 0);
 
 	tell("a peer never reports the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
-	region("announces too many ready bytes", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
+	region("advertises too many ready bytes", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
 	sink_ends(LENGTH_UNKNOWN);
 	is(it.side.sink.stream.fits_peer_ring, false);
 	hears("reports more produced bytes than agreed", (struct window){ .produced = UINT64_MAX });
