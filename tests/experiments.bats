@@ -537,7 +537,8 @@ lists() {
 	says "$server_said" "the completion queue has 1 entries"
 	says "$server_said" "device event: CQ error"
 	[[ $server_said != *"message 4"* ]]
-	[ "$LAB_TRANSPORT" = rxe ] || [ "$status" -eq 0 ] || lost_connection
+	# over soft-iWARP the client may succeed, fail, or wait until its alarm
+	[ "$LAB_TRANSPORT" = siw ] || [ "$status" -eq 142 ]
 }
 
 # bats test_tags=slow
