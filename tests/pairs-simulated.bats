@@ -373,7 +373,7 @@ records() {
 # rounded rates: 0.0001 Gbit/s more give the same median.
 shows() {
 	local shown
-	shown=$(sed -n "/^ *\$ rdma-pairs host-a host-b host-c\$/,/^\$\|^\.Ed/s/^ *//p" "$top/$1" | grep -v '^\.Ed')
+	shown=$(sed -n "/^ *\$ rdma-pairs host-a host-b host-c\$/,/^\$\|^\.Ed/s/^ *//p" "$top/$1" | grep -v -x '\.Ed\|\.\.\.')
 	SIMULATED=$(awk '/^host-/ { gsub(" slow", ""); row[++n] = $1; for (i = 2; i <= NF; i++) if ($i != "-") printf "%s-%s=%s\n", $1, i, $i * 1e9 + 1e5 }' <<<"$shown" |
 		sed 's/-2=/-host-a=/; s/-3=/-host-b=/; s/-4=/-host-c=/; s/^/rate:/' | paste -sd ' ')
 	pairs --duration 1 host-a host-b host-c
