@@ -560,6 +560,17 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 	return status;
 }
 
+/* Open the program. Fail if no device can have as many queues as --connections needs. */
+static enum status open_client(struct program *program)
+{
+	unsigned int connections = program->options->connections;
+	enum status status = program_open(program);
+
+	return status == STATUS_SUCCESS && connections > 1
+		       ? check_connections(&program->process, connections)
+		       : status;
+}
+
 static enum status run_client(struct program *program)
 {
 	const struct options *options = program->options;
@@ -574,9 +585,7 @@ static enum status run_client(struct program *program)
 		status = resolve_name(&program->process, true, options->bind, NULL, &sources);
 	client.sources = sources;
 	if (status == STATUS_SUCCESS)
-		status = program_open(program);
-	if (status == STATUS_SUCCESS && options->connections > 1)
-		status = check_connections(&program->process, options->connections);
+		status = open_client(program);
 	if (status == STATUS_SUCCESS)
 		status = try_addresses(&client, addresses);
 	else
@@ -630,7 +639,7 @@ static enum status run_check(struct program *program)
 	status = check_path(&check);
 	if (status == STATUS_SUCCESS && program->options->address) {
 		fflush(stdout); /* before the console's thread writes to the same file */
-		status = program_open(program);
+		status = open_client(program);
 		if (status == STATUS_SUCCESS && program->options->port)
 			status = probe_server(&check.probe, run_check_sessions, program);
 		if (status == STATUS_SUCCESS || program->options->port)

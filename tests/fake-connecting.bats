@@ -297,6 +297,7 @@ node_guid() {
 	client --connections 8	1	max_qp:9 max_cq:4	1x cannot have 8 $most	rdma_resolve_addr=0
 	client -J --connections 5	1	max_qp:4	$most	> "status": 1,
 	client --connections 4	0	max_qp:4 max_cq:4
+	check --connections 5 192.0.2.1 20000	1	max_qp:4	1x cannot have 5 $most	> Not ready: cannot have 5 $most	!> transfer
 	client --connections 2	0	fail:ibv_query_device:1:5
 	client	0	max_qp:0
 	END
