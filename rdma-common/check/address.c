@@ -77,7 +77,8 @@ static bool unresolved(struct path *path, const char *step, const char *reason, 
 static const char *reason_of(const struct rdma_cm_id *id, int error)
 {
 	return id->event && id->event->status == -1
-		       ? "librdmacm failed and gives no reason (the kernel may deny access to /dev/infiniband)"
+		       ? "librdmacm failed and gives no reason (the kernel may deny access to "
+			 "/dev/infiniband)"
 		       : strerror(error);
 }
 
@@ -125,13 +126,15 @@ static bool find_cause(struct path *path)
 /* Report why the address is not resolved. Return false. */
 static bool unresolved_address(struct path *path, const struct rdma_cm_id *id, int error)
 {
+	const struct sockaddr *source = path->flow.source;
+	bool incomplete = error == EINVAL && source && lacks_interface(source);
+
 	if (no_port_is_free(error))
 		return unresolved(path, "address", NO_PORT_REASON, NO_PORT_ADVICE);
-	return unresolved(
-		path, "address", reason_of(id, error),
-		find_cause(path)
-			? NULL
-			: address_advice(error, path->flow.source, path->flow.address).text);
+	if (!incomplete && find_cause(path)) /* the step reach will have the advice */
+		return unresolved(path, "address", reason_of(id, error), NULL);
+	return unresolved(path, "address", reason_of(id, error),
+			  address_advice(error, source, path->flow.address).text);
 }
 
 /*
