@@ -711,19 +711,8 @@ static void end_incoming(struct session *session, const struct failure *failure)
 			     failure);
 }
 
-/* Return false if the payload has ended with a failure. */
-static bool begin_incoming(struct session *session)
-{
-	struct failure failure = { .status = STATUS_SUCCESS };
-
-	if (incoming_begin(&session->incoming, &session->transfer, &failure) == STATUS_SUCCESS)
-		return true;
-	end_incoming(session, &failure);
-	return false;
-}
-
-/* The session does not wait for the helper that opens the output. */
-static void begin_output(struct session *session)
+/* Prepare to empty the incoming ring. The session does not wait until the output is open. */
+static void begin_incoming(struct session *session)
 {
 	struct failure failure;
 
@@ -784,9 +773,6 @@ static bool empty_ring(struct session *session)
 	}
 	if (!may_empty(session))
 		return helper_discard(incoming->helper);
-	if (session->transfer.sink.stream.plan.present && !incoming->begun && !incoming->opening &&
-	    !begin_incoming(session))
-		return true;
 	switch (incoming_step(incoming, &session->transfer, verifying, session->peer_digest,
 			      &failure)) {
 	case INCOMING_WAITS:
@@ -1184,7 +1170,7 @@ static void run_session(struct session *session)
 	read_clock(session);
 	begin_wait(session, session->clocks.now);
 	begin_closed(session);
-	begin_output(session);
+	begin_incoming(session);
 	/* fill the ring before MSG_MR advertises it, as far as that needs no helper */
 	while (fill_ring(session))
 		;

@@ -20,32 +20,25 @@ static enum status fail_to_begin(int error, struct failure *failure)
 enum status incoming_open(struct incoming *incoming, const struct transfer *transfer,
 			  struct process *process, struct failure *failure)
 {
+	uint64_t pass = transfer->sink.stream.plan.length;
+
 	/* not longer than the ring: the memory budget counts the ring alone */
 	incoming->buffer_size =
 		incoming->ring_size < HELPER_BUFFER ? incoming->ring_size : HELPER_BUFFER;
-	if (!incoming->output)
-		return STATUS_SUCCESS;
-	incoming->helper =
-		helper_start_storing(process, incoming->output_taken, incoming->output,
-				     transfer->sink.stream.plan.length, incoming->buffer_size);
-	if (!incoming->helper)
-		return fail_to_begin(errno, failure);
-	incoming->buffer = helper_buffer(incoming->helper);
-	incoming->opening = true;
-	helper_open(incoming->helper);
-	return STATUS_SUCCESS;
-}
-
-enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
-			   struct failure *failure)
-{
-	incoming->verification.length = transfer_sink_end(transfer);
-	incoming->verification.pass_length = transfer->sink.stream.plan.length;
-	if (!verify_begin(&incoming->verification))
-		return fail_to_begin(ENOMEM, failure);
-	if (!incoming->buffer)
+	if (incoming->output) {
+		incoming->helper =
+			helper_start_storing(process, incoming->output_taken, incoming->output,
+					     pass, incoming->buffer_size);
+		if (!incoming->helper)
+			return fail_to_begin(errno, failure);
+		incoming->buffer = helper_buffer(incoming->helper);
+		incoming->opening = true;
+		helper_open(incoming->helper);
+	} else {
 		incoming->buffer = malloc(incoming->buffer_size);
-	if (!incoming->buffer)
+	}
+	incoming->verification.pass_length = pass;
+	if (!incoming->buffer || !verify_begin(&incoming->verification))
 		return fail_to_begin(ENOMEM, failure);
 	incoming->begun = true;
 	return STATUS_SUCCESS;

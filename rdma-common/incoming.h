@@ -31,7 +31,7 @@ struct incoming {
 	 * all fields below, belong to the connection's thread.
 	 */
 	struct verification verification;
-	bool begun;            /* incoming_begin() has succeeded */
+	bool begun;            /* incoming_open() has succeeded */
 	bool verified;         /* the whole payload is verified */
 	bool opening;          /* the helper is opening the output */
 	bool failed;           /* the payload is not processed any further */
@@ -51,22 +51,18 @@ enum incoming_step {
 };
 
 /*
- * With --output, start the helper, which opens the output. Do not wait for it. incoming_release()
- * and incoming_free() must follow, even after a failure.
+ * Prepare to process pieces. With --output, start the helper, which opens the output, and do not
+ * wait for it. incoming_release() and incoming_free() must follow, even after a failure.
  */
 enum status incoming_open(struct incoming *incoming, const struct transfer *transfer,
 			  struct process *process, struct failure *failure);
-
-/* Prepare to verify. Call this after incoming_open() and before the first piece is processed. */
-enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
-			   struct failure *failure);
 
 /*
  * Process one piece, and report it to `transfer`. While `opening`, only fetch the result of opening
  * the output.
  *
  * If `all`, the peer has sent everything and has reported `digest`. After the last piece, verify
- * the digest and commit the output. If nothing is received, incoming_begin() need not be called.
+ * the digest and commit the output. If nothing is received, incoming_open() need not be called.
  */
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
 				 uint64_t digest, struct failure *failure);

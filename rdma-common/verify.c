@@ -36,7 +36,7 @@ static void fail_at_position(const struct verification *verification, uint64_t p
 	uint64_t pass = verification->pass_length;
 	char which[64] = "";
 
-	if (verification->length != pass)
+	if (position >= pass)
 		snprintf(which, sizeof(which), " in pass %" PRIu64, position / pass + 1);
 	failure_set(failure, STATUS_CONTENTS_WRONG,
 		    "the contents are wrong: byte %" PRIu64 " of %" PRIu64

@@ -34,7 +34,6 @@ struct verification {
 	/* The expectation, set by the caller of verify_begin(): */
 	bool is_pattern;      /* the payload is the pattern of --size */
 	bool has_digest;      /* the peer sends a digest */
-	uint64_t length;      /* bytes of all passes, or LENGTH_UNKNOWN */
 	uint64_t pass_length; /* bytes of one pass, or LENGTH_UNKNOWN */
 	/* The result: */
 	uint64_t bytes;      /* bytes verified so far. The digest is compared at the end. */

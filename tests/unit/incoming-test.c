@@ -103,7 +103,6 @@ TEST(copy_of_the_ring_is_verified_shown_and_stored)
 	struct failure failure;
 
 	assert_int_equal(incoming_open(&incoming, &transfer, &process, &failure), STATUS_SUCCESS);
-	assert_int_equal(incoming_begin(&incoming, &transfer, &failure), STATUS_SUCCESS);
 	memcpy(ring, sent, SIZE);
 	assert_int_equal(take_all(&incoming, &transfer), INCOMING_COMPLETE);
 	assert_int_equal(transfer.sink.stored, SIZE);
