@@ -247,7 +247,8 @@ bool devices_check(struct devices *devices, bool with_memory)
 			"cannot find out which addresses of this host lead to an RDMA port",
 			devices->view_error);
 	return view->device_count > 0 ? devices->any_usable
-				      : report_none(devices, "none", devices->error);
+				      : report_none(devices, "none",
+						    devices->error == ENODEV ? 0 : devices->error);
 }
 
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found)
