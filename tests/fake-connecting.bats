@@ -135,8 +135,8 @@ node_guid() {
 	client	3	fail:rdma_create_event_channel:1:13	Permission denied	/dev/infiniband
 	client	3	fail:rdma_create_event_channel:1:1	Operation not permitted	/dev/infiniband
 	client	1	fail:rdma_create_event_channel:1:24	raise the limit of open files ('ulimit -n')
-	client	1	fail:epoll_create1:1:24	the main thread waits on: Too many open files; raise the limit of open files ('ulimit -n')
-	client	1	fail:epoll_create1:1:12	the main thread waits on: Cannot allocate memory	0x ulimit -n
+	client	1	fail:epoll_create1:1:24	for signals and events: Too many open files; raise the limit of open files ('ulimit -n')
+	client	1	fail:epoll_create1:1:12	for signals and events: Cannot allocate memory	0x ulimit -n
 	client	1	fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files; raise the limit of open files ('ulimit -n')
 	client	1	fail:eventfd:2:12	cannot open a descriptor for the session: Cannot allocate memory	0x ulimit -n
 	client	0	ADDR_RESOLVED+ADDR_CHANGE
