@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The active side: resolve an address and a route, connect, run the session, report; or run
- * --check.
+ * The active side. Resolve an address and a route, connect, run the session, and report. With
+ * --check run the check instead.
  *
  * Threads: the main thread.
  */
@@ -35,10 +35,13 @@ struct client {
 	const struct addrinfo *sources; /* addresses of --bind. NULL means any address. */
 	enum status status;   /* STATUS_LOCAL_FAILURE if a connection could not be created */
 	unsigned int retries; /* number of stale connections that may still be replaced */
-	bool settled;      /* try no other address: a connection was established, an rdma-server has
-			      rejected one, or the program must end */
-	int64_t stop_time; /* time at which sessions are interrupted (now_milliseconds());
-			      INT64_MAX: never */
+	/*
+	 * Try no other address: a connection was established, an rdma-server has rejected one, or
+	 * the program must end.
+	 */
+	bool settled;
+	/* Time (now_milliseconds()) at which sessions are interrupted. INT64_MAX means never. */
+	int64_t stop_time;
 };
 
 /* Parse read|write ADDRESS PORT; with --check, [ADDRESS [PORT]]. */
@@ -124,7 +127,7 @@ static bool has_zero_guid(const struct client *client, struct connection *connec
 	return true;
 }
 
-/* Fail the session because the lookup from `source` (NULL: any) cannot start. */
+/* Fail the session because the lookup from `source` cannot start. NULL is any address. */
 static void not_resolving(const struct client *client, struct connection *connection,
 			  const struct sockaddr *source, int error)
 {
@@ -145,7 +148,7 @@ static void not_resolving(const struct client *client, struct connection *connec
 }
 
 /*
- * Start to look up the RDMA device and the neighbor of the address; an event reports the result. If
+ * Start to look up the RDMA device and the neighbor of the address. An event reports the result. If
  * the lookup cannot start, fail the session.
  */
 static void start_resolving(const struct client *client, struct connection *connection)
@@ -256,9 +259,9 @@ static void connect_failed(struct connection *connection, int error)
 }
 
 /*
- * Return the time limit, in seconds, of rdma_connect(3), which blocks over iWARP. 0 means that
- * no time is left. Each call may take --timeout. The calls of --connections, one after another,
- * must also end within --timeout after the deadline for resolving.
+ * Return the time limit, in seconds, of rdma_connect(3), which blocks over iWARP. 0 means that no
+ * time is left. Each call may take --timeout. With --connections the calls follow each other, and
+ * all must end within --timeout after the deadline for resolving.
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
@@ -270,7 +273,7 @@ static unsigned int seconds_to_connect(const struct connection *connection)
 	return left < timeout ? (unsigned int)left : timeout;
 }
 
-/* Trace the source port, if it is known: source_port() queries the adapter's GIDs. */
+/* Trace the source port, if it is known. Call this only if needed: it queries all GIDs. */
 static void trace_source_port(const struct connection *connection)
 {
 	unsigned int port = source_port(connection->setup.id);
@@ -311,8 +314,8 @@ static bool is_starting(const struct connection *connection)
 static void start_session(struct client *client);
 
 /*
- * Handle a rejection: by the server, or because no program listens. Replace a stale connection,
- * while client->retries allows it: a new queue pair has another number.
+ * Handle a rejection: by the server, or because no program listens. Replace a connection that is
+ * rejected as stale, because a new queue pair has another number. client->retries limits this.
  */
 static void rejected(struct client *client, struct connection *connection,
 		     const struct cm_event *event)
@@ -518,8 +521,8 @@ static enum status run_sessions(struct client *client)
 }
 
 /*
- * Report how the sessions ended, and destroy the connections. If no other address will be tried
- * (`counts`), also report the results of --json and the sum of several sessions.
+ * Report how the sessions ended, and destroy the connections. `counts` is true if no other address
+ * will be tried. Then also report the results of --json, and the sum of several sessions.
  */
 static void report(const struct client *client, enum status status, bool counts)
 {

@@ -39,7 +39,7 @@ struct server {
 	bool stopping;      /* accept no more sessions; exit after the last one */
 	bool warned;        /* warn_unfound() has printed its warning */
 	enum status status; /* result of the program */
-	/* device of an address of --bind, if its node GUID is 0; else NULL */
+	/* device of an address of --bind, if its node GUID is 0, or NULL */
 	struct ibv_context *unfound;
 };
 
@@ -63,7 +63,7 @@ static enum parsed parse_server_arguments(struct options *options, int argc, cha
 	return check_options(options);
 }
 
-/* Report that no payload can be stored under the name of --output now, for example in no folder. */
+/* Warn if no payload can be stored in --output now, for example because its folder is missing. */
 static void check_output(struct server *server)
 {
 	const char *output = server->program.options->output;
@@ -95,8 +95,8 @@ static void stop_listening(struct server *server)
 }
 
 /*
- * Return true if another port of the address is free, which shows that `port` is in use; false if
- * `port` is 0. Set the port of `address` to 0.
+ * Return true if another port of the address is free. Then `port` is in use. Return false if `port`
+ * is 0. Set the port of `address` to 0.
  */
 static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
 {
@@ -113,8 +113,8 @@ static bool is_port_taken(struct server *server, struct sockaddr *address, uint1
 }
 
 /*
- * Return true, with errno ENODEV, if the device of the bound address has node GUID 0: the listener
- * would reject every request.
+ * Return true, with errno ENODEV, if the device of the bound address has node GUID 0. A listener
+ * there would reject every request.
  */
 static bool misses_device(struct server *server, struct rdma_cm_id *id)
 {
@@ -155,8 +155,9 @@ static bool is_unusable(int error)
 }
 
 /*
- * Listen on each address that this host has, at most LISTENERS, all on the same port: `port` or, if
- * 0, the port of the first listener. Return 0, or an errno value and perhaps some listeners.
+ * Listen on each address that this host has, at most LISTENERS. All have the same port: `port`, or
+ * if that is 0, the port that the first listener gets. Return 0 or an errno value. After an error
+ * some listeners may exist.
  */
 static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
 {
@@ -268,8 +269,8 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 }
 
 /*
- * Stop the server: the device of a listener was removed. Linux reports this only for a listener
- * that is bound to an address. A wildcard listener uses each device that appears.
+ * Stop the server, because the device of a listener was removed. Linux reports this only for a
+ * listener that is bound to an address. A wildcard listener uses each device that appears.
  */
 static void lose_listener(struct server *server)
 {
@@ -307,9 +308,9 @@ static void end_session(struct server *server, struct connection *connection)
 }
 
 /*
- * Set up a session and accept the client. Return false if the setup failed; the caller then rejects
- * the client. If only rdma_accept(3) fails, reject the client, let the session's thread end the
- * session, and return true.
+ * Set up a session and accept the client. Return false if the setup failed. The caller then rejects
+ * the client. If only rdma_accept(3) fails, reject the client here, and return true: the thread
+ * ends the session.
  */
 static bool accept_client(struct connection *connection, const struct cm_event *event,
 			  const struct peer_hello *client)
@@ -331,8 +332,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 }
 
 /*
- * Return true if no further client can be served. connection->setup_refusal is then the reason for
- * the client; the server's message is recorded, unless connection_reject() will record it.
+ * Return true if no further client can be served. Then connection->setup_refusal is the reason for
+ * the client. The server's message is recorded here, or by connection_reject().
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {
@@ -396,8 +397,8 @@ static void turn_away(struct server *server, struct rdma_cm_id *id, const struct
 }
 
 /*
- * Warn once that librdmacm has not found the device of a request: a peer can send any number of
- * such requests.
+ * Warn that librdmacm has not found the device of a request. Do so only once, because a peer can
+ * send any number of such requests.
  */
 static void warn_unfound(struct server *server, struct rdma_cm_id *id)
 {

@@ -19,7 +19,7 @@ struct mount {
 	char *root;    /* the cgroup at the top of the mount */
 	char *point;   /* the mount point */
 	char *type;    /* type of the file system */
-	char *options; /* options of the file system; in version 1 they name the controllers */
+	char *options; /* options of the file system: in version 1, its controllers */
 };
 
 /* Replace escape sequences in a field of mountinfo, such as "\040" for a space. */
@@ -72,7 +72,7 @@ static bool has_name(char *list, const char *name)
 	return false;
 }
 
-/* Count the leading "/.." of a path: each is a level above the root of the cgroup namespace. */
+/* Count the "/.." at the start of a path. Each is a level above the root of the namespace. */
 static size_t count_parents(const char *path)
 {
 	size_t count = 0;
@@ -85,9 +85,10 @@ static size_t count_parents(const char *path)
 }
 
 /*
- * Return the path of a cgroup below the top of the mount; NULL if the mount does not contain it. A
- * top of only "/.." is above the root of the cgroup namespace: if the cgroup begins with fewer of
- * them, return "", because the path between the two is unknown.
+ * Return the path of a cgroup below the top of the mount, or NULL if the mount does not contain it.
+ *
+ * A top such as "/../.." is above the root of the cgroup namespace. If the cgroup is not as far up,
+ * the mount contains it, but the path between the two is unknown. Return "" then.
  */
 static const char *path_in_mount(const char *cgroup, const char *top)
 {
@@ -125,7 +126,7 @@ static void visit_branch(const struct visit *visit, const struct mount *mount, c
 
 /*
  * Visit the hierarchy in a line of /proc/self/cgroup, "number:controllers:path", if it has the
- * controller. Version 2 names no controllers: always visit its hierarchy.
+ * controller. Version 2 names no controllers. Visit its hierarchy in any case.
  */
 static void visit_hierarchy(const struct visit *visit, char *line)
 {

@@ -10,9 +10,9 @@
 typedef void (*cgroup_function)(void *context, const char *folder);
 
 /*
- * Call `function` with the folder of the process's cgroup, then with each parent's, upwards: in
- * version 2, and in each hierarchy of version 1 with `controller`. `root` is put before all paths:
- * "", except in tests.
+ * Call `function` with the folder of the process's cgroup, then with each parent's, upwards. Visit
+ * the hierarchy of version 2, and each one of version 1 that has `controller`. Put `root` in front
+ * of all paths; it is "" except in tests.
  */
 void cgroup_visit(const char *root, const char *controller, cgroup_function function,
 		  void *context);

@@ -20,16 +20,16 @@
 #define END_MILLISECONDS 200
 
 /*
- * Number of queued lines at which a progress text is dropped: the rest of a stopped terminal's pipe
- * is reserved for lines.
+ * Number of queued lines at which a progress text is dropped, so that the texts do not fill the
+ * pipe of a stopped terminal.
  */
 #define MAX_QUEUED_BEFORE_PROGRESS 8
 
 /* An element of the pipe. Its size is a power of two, so that elements fill a page. */
 struct line {
-	_Alignas(16) char *text; /* a line with newline, or progress text; the reader frees it */
+	_Alignas(16) char *text; /* a line with newline, or a progress text; the reader frees it */
 	uint32_t lost;           /* lines dropped before this one */
-	uint32_t drawn;          /* not 0: a progress text, which the next line replaces */
+	uint32_t drawn;          /* not 0 for a progress text, which the next line replaces */
 };
 
 /* ---- The threads ---- */
@@ -47,7 +47,7 @@ static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 
 /*
  * Record that a write has failed. If it is the first one, warn at once, unless that would block.
- * Without a reader of the warning, flush_output() reports the failure.
+ * Without this warning, flush_output() reports the failure.
  */
 static void write_failed(struct outlet *outlet, int error)
 {
@@ -63,7 +63,7 @@ static void write_failed(struct outlet *outlet, int error)
 }
 
 /*
- * Write `text`; this may block. On error drop the rest, as stdio(3) does, and return false. Set
+ * Write `text`. This may block. On error drop the rest, as stdio(3) does, and return false. Set
  * outlet->torn if only a part was written.
  */
 static bool write_bytes(struct outlet *outlet, const char *text)
@@ -88,7 +88,7 @@ static bool write_bytes(struct outlet *outlet, const char *text)
 	return true;
 }
 
-/* Write `text`. End a torn line first: if that fails, drop `text`, which would be glued to it. */
+/* Write `text`. End a torn line first. If that fails, drop `text`, which would be glued to it. */
 static void write_text(struct outlet *outlet, const char *text)
 {
 	if (!outlet->torn || write_bytes(outlet, "\n"))
@@ -168,7 +168,7 @@ static int start_outlet(struct console *console, int descriptor, int notices)
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
 		return errno;
-	/* on failure the pipe keeps its size, which is small if the user has many pipes */
+	/* on failure the pipe keeps its size */
 	fcntl(ends[1], F_SETPIPE_SZ, (int)(CONSOLE_CAPACITY * sizeof(struct line)));
 	*outlet = (struct outlet){ .console = console,
 				   .descriptor = descriptor,
@@ -181,7 +181,7 @@ static int start_outlet(struct console *console, int descriptor, int notices)
 		close(ends[1]);
 		return error;
 	}
-	/* counting the thread now is early enough: it ends after the pipe is closed */
+	/* count the thread only now: it cannot end before the pipe is closed */
 	atomic_fetch_add(&console->running, 1);
 	console->count++;
 	return 0;
@@ -235,7 +235,7 @@ uint64_t console_close(struct console *console, bool *failed)
 	struct line line;
 	bool ended;
 
-	/* drop the queued lines; the threads then find the end of the pipe */
+	/* drop the queued lines, so that the threads find the end of the pipe */
 	for (unsigned int i = 0; i < console->count; i++) {
 		while (take_line(&console->outlets[i], &line, false))
 			free(line.text);
@@ -247,7 +247,7 @@ uint64_t console_close(struct console *console, bool *failed)
 		pthread_join(console->outlets[i].thread, NULL);
 		close(console->outlets[i].exit);
 	}
-	if (ended && console->ended >= 0) { /* else a running thread may still use it */
+	if (ended && console->ended >= 0) { /* a running thread may still use it */
 		close(console->ended);
 		console->ended = -1;
 	}
@@ -282,7 +282,7 @@ static bool enqueue(struct outlet *outlet, struct line line)
 
 /*
  * Queue a line, or drop and count it. With --json, standard error reports the dropped lines of both
- * streams: standard output carries only objects.
+ * streams, because standard output carries only objects.
  */
 static void queue_line(struct console *console, enum stream stream, char *text)
 {

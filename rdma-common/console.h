@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Print lines without waiting for an output, such as a pager, a stopped terminal or a slow disk.
- * Each output has a pipe and a thread that empties it. If the pipe is full, lines are dropped; the
+ * Each output has a pipe and a thread that empties it. If the pipe is full, lines are dropped. The
  * next line that fits is preceded by their number. If a write fails, the rest of the line is lost,
- * and the next line begins a new one. The first failure of standard output is reported at once.
+ * and the next text begins a new line. The first failure of standard output is reported at once.
  *
- * The pipe carries pointers to lines. The kernel writes each one whole and in order, so no line is
- * torn and no lock is needed. The order between the streams is kept only if both are one file.
+ * The pipe carries pointers to lines. The kernel writes each pointer whole and in order, so no lock
+ * is needed. The order between the streams is kept only if both are one file.
  *
  * Threads: any thread may print. The main thread opens, drains and closes.
  */
@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 /*
- * Number of lines that can be queued for each output. It is larger if pages exceed 4 KiB, smaller
- * if the user has many pipes (pipe(7)).
+ * Number of lines that can be queued for each output. It is larger if pages exceed 4 KiB, and
+ * smaller if the user has many pipes (pipe(7)).
  */
 #define CONSOLE_CAPACITY 2048
 
@@ -36,11 +36,12 @@ struct outlet {
 	int descriptor;
 	int entrance, exit; /* ends of the pipe; neither blocks */
 	pthread_t thread;
-	atomic_uint lost;   /* dropped lines, which the next line that fits reports */
+	atomic_uint lost;   /* dropped lines that no line has reported yet */
 	atomic_bool failed; /* write(2) has failed at least once */
-	int notices;        /* descriptor for a warning about that, or -1 */
-	bool torn;          /* a failed write has cut the last line; only the thread uses this */
-	bool drawn; /* the cursor is at the end of a progress text; only the thread uses this */
+	int notices;        /* descriptor for a warning about the failure, or -1 */
+	/* Only the thread uses these: */
+	bool torn;  /* a failed write has cut the last line */
+	bool drawn; /* the cursor is at the end of a progress text */
 };
 
 /* A console must be static: a thread stuck in write(2) may outlive main(). */
@@ -63,7 +64,7 @@ void console_init(struct console *console, bool json);
 
 /*
  * Start the threads, which write to these descriptors. The caller must have blocked SIGALRM and the
- * signals that end the program, since threads inherit the mask, and must ignore SIGPIPE and
+ * signals that end the program, because threads inherit the mask. It must ignore SIGPIPE and
  * SIGXFSZ. Return 0 or an errno value.
  */
 int console_open(struct console *console, int output, int error);
@@ -77,23 +78,23 @@ void print_warning(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Draw `text`, ASCII without a newline, as the last line of the terminal at standard error. It
+ * Draw `text` as the last line of the terminal at standard error. It is ASCII without a newline. It
  * replaces the previous text, and is cut to the terminal's width. If several lines are queued, it
- * is dropped. An empty text, or the next printed line, removes it. No effect without threads.
+ * is dropped. An empty text, or the next printed line, removes it. Without threads do nothing.
  */
 void console_draw(struct console *console, const char *text);
 
 /*
  * Close the pipes, and wait until each queued line was written, or its write failed. Wait at most
- * `milliseconds`, and no longer than until the descriptor `interruption` is readable; it may be -1.
- * Return true if no line is queued any more. Afterwards no thread may print.
+ * `milliseconds`, and only until the descriptor `interruption` is readable, unless it is -1. Return
+ * true if no line is queued any more. Afterwards no thread may print.
  */
 bool console_drain(struct console *console, int milliseconds, int interruption);
 
 /*
  * Drop queued lines, end the threads and free everything. A thread stuck in write(2) is left
  * running, with its memory, until the process ends. Return the number of unwritten lines. Set
- * `*failed` to true if a write to standard output failed. Without threads return 0 and false.
+ * `*failed` to true if a write to standard output has failed, else to false.
  */
 uint64_t console_close(struct console *console, bool *failed);
 

@@ -22,7 +22,7 @@ enum sequence_error {
 };
 
 /* clang-format off */
-/* Counters of flushed work requests are left out, because each session raises them at its end. */
+/* Counters of flushed work requests are omitted, because each session raises them at its end. */
 static const struct {
 	const char *name;
 	enum sequence_error error;
@@ -66,7 +66,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* Number of the port's own counters; the last three belong to the network interface. */
+/* Number of the port's own counters. The last three belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
 _Static_assert(sizeof(known) / sizeof(known[0]) == COUNTERS,
@@ -77,7 +77,7 @@ const char *counter_name(unsigned int number)
 	return number < COUNTERS ? known[number].name : NULL;
 }
 
-/* Return the number of the port's counter with this name; OF_THE_PORT if there is none. */
+/* Return the number of the port's counter with this name, or OF_THE_PORT if there is none. */
 static unsigned int number_of(const char *name)
 {
 	unsigned int number = 0;
@@ -88,8 +88,8 @@ static unsigned int number_of(const char *name)
 }
 
 /*
- * Read the known counters in a folder; set `any` if there is one. List the folder: trying every
- * name, most of them from other drivers, took a twentieth of a session's time.
+ * Read the known counters in a folder. Set `any` if there is one. List the folder, because trying
+ * every known name took a twentieth of a session's time: most belong to other drivers.
  */
 __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *counters,
 							      const char *format, ...)

@@ -2,8 +2,8 @@
 /*
  * A port's counters from sysfs. The error counters count events such as retransmissions, packets
  * out of sequence, messages without a receive, link errors and congestion marks. The others count
- * the time that the port waited to send, and its network interface's pause frames (netlink.h) and
- * discarded frames. A counter includes all traffic of the port.
+ * the time for which the port waited to send, and the network interface's pause frames (netlink.h)
+ * and discarded frames. A counter includes all traffic of the port.
  *
  * Threads: any; no lock. A read may query the device's firmware, so a session reads only at its
  * start and end, and once per --interval.
@@ -32,18 +32,18 @@ struct counters {
  */
 const char *counter_name(unsigned int number);
 
-/* Read the port's counters; 0 for one that it does not have. `device`: device_folder(). */
+/* Read the counters of a port of device_folder(). A counter that it does not have is 0. */
 void counters_read(struct counters *counters, const char *device, unsigned int port);
 
 /*
- * Return the growth of each counter; 0 for one that was reset. `any` is false unless both readings
- * have counters.
+ * Return the growth of each counter. It is 0 for a counter that was reset. `any` is false unless
+ * both readings have counters.
  */
 struct counters counters_growth(const struct counters *before, const struct counters *after);
 
 /*
- * Raise each counter of `latest` to its value in `other`, a reading of the same port, if that is
- * larger: counters only grow.
+ * Raise each counter of `latest` to its value in `other`, if that is larger: counters only grow.
+ * Both are readings of one port.
  */
 void counters_keep_latest(struct counters *latest, const struct counters *other);
 
@@ -57,24 +57,24 @@ uint64_t counters_errors(const struct counters *growth);
 struct strbuf counters_compare(const struct counters *growth, bool counted, uint64_t peer_errors);
 
 /*
- * Evidence of lost packets. One side alone shows no loss: adaptive routing reorders packets, which
- * causes gaps, and a busy peer answers too late, which causes retransmissions.
+ * Evidence of lost packets. The counters of one side prove no loss: if adaptive routing reorders
+ * packets, the receiver sees gaps. If a peer answers late, the sender retransmits.
  */
 struct sequence_errors {
 	uint64_t missing;       /* gaps in the sequence of received packets */
-	uint64_t naks;          /* the peer's reports of such gaps; rxe counts only some of them */
+	uint64_t naks;          /* the peer's reports of such gaps; rxe counts only some */
 	uint64_t retransmitted; /* retransmissions; rxe counts one after a NAK twice */
 };
 
 struct sequence_errors counters_sequence_errors(const struct counters *growth);
 
 /*
- * List the counters of an InfiniBand port that are at their maximum, as in "symbol_error 65535":
- * they count no more until they are reset.
+ * List the counters of an InfiniBand port that are at their maximum, as in "symbol_error 65535".
+ * They count no more until they are reset.
  */
 struct strbuf counters_describe_full(const struct counters *counters);
 
-/* Describe the growth, as in "rcvd_seq_err 3, link_downed 1"; empty if no counter has grown. */
+/* List the counters that have grown, as in "rcvd_seq_err 3, link_downed 1". */
 struct strbuf counters_describe(const struct counters *growth);
 
 #endif

@@ -9,7 +9,7 @@
 #define WORDS     8
 #define WORD_SIZE sizeof(uint64_t)
 #define STEP      (WORDS * WORD_SIZE) /* bytes */
-/* Maximum bytes compared at a time: they and the pattern fit into the first-level cache. */
+/* Maximum bytes compared at a time. They and the pattern fit into the first-level cache. */
 #define PIECE ((size_t)4096)
 
 /* Word n of the pattern, from 1, is n times this number modulo 2^64, so that every bit varies. */

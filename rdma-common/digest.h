@@ -12,8 +12,8 @@
 
 /*
  * The digest of a sequence of bytes: XXH3, 64 bits. digest_new() returns NULL if memory runs out.
- * digest_restart() begins another sequence. digest_value() returns the digest of all bytes added so
- * far; more may follow.
+ * digest_restart() begins another sequence. digest_value() returns the digest of the bytes that
+ * were added so far. More may be added.
  */
 void *digest_new(void);
 void digest_free(void *digest);
@@ -25,8 +25,8 @@ uint64_t digest_value(const void *digest);
 void pattern_fill(uint8_t *memory, uint64_t position, size_t size);
 
 /*
- * Return the offset in `memory` of the first byte that differs from the pattern from `position` on,
- * or `size`.
+ * Compare `size` bytes with the pattern from `position` on. Return the offset in `memory` of the
+ * first byte that differs, or `size`.
  */
 size_t pattern_mismatch(const uint8_t *memory, uint64_t position, size_t size);
 

@@ -20,7 +20,7 @@
 bool guid_is_zero(struct ibv_device *device);
 
 /*
- * Return the device with node GUID 0 that has the address of `id`, a bound identifier or that of a
+ * Return the device with node GUID 0 that has the address of `id`. `id` is bound, or belongs to a
  * connect request. Return NULL if librdmacm has found the device of `id`, or if none of `devices`
  * is such a device. NULL ends the list `devices`, which may itself be NULL.
  */

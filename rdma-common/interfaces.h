@@ -17,20 +17,21 @@
 socklen_t address_size(const struct sockaddr *address);
 
 /*
- * Return what to write instead of `name` after this error of getaddrinfo(3); an empty text if the
- * name did not cause it. `own`: an address of this host is needed (--bind), else the server's.
+ * Return what to write instead of `name` after this error of getaddrinfo(3). The text is empty if
+ * the name did not cause the error. If `own` is true, the address must be one of this host
+ * (--bind), else one of the server.
  */
 struct strbuf name_advice(int error, const char *name, bool own);
 
 /*
- * Return true for an IPv6 link-local address that does not name its network interface. Linux binds
- * to none of them (EINVAL), and soft-iWARP connects to none.
+ * Return true for an IPv6 link-local address that does not name its network interface. Linux
+ * refuses to bind to it with EINVAL, and soft-iWARP does not connect to it.
  */
 bool lacks_interface(const struct sockaddr *address);
 
 #define INTERFACE_ADVICE "name the network interface of the link-local address, as in fe80::1%eth0"
 
-/* Return how to write such an address, which must be one of this host. */
+/* Return how to write such an address, if it is one of this host. */
 struct strbuf own_interface_advice(const struct sockaddr *address);
 
 #endif

@@ -18,7 +18,7 @@
 
 struct json_object; /* from json-c */
 
-/* The version of the keys. Adding keys does not change it; see COMPATIBILITY in rdma-pair(7). */
+/* The version of the keys. New keys do not change it. See COMPATIBILITY in rdma-pair(7). */
 #define JSON_SCHEMA 1
 
 /*
@@ -27,34 +27,34 @@ struct json_object; /* from json-c */
  */
 struct json_object *json_begin(const char *kind);
 
-/* Add a text; NULL becomes null. Bytes that are not UTF-8 are escaped, such as \xff. */
+/* Add a text, or null for NULL. Bytes that are not UTF-8 are escaped, as in "\xff". */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
 /* Add a number, or a boolean. */
 void json_add_count(struct json_object *object, const char *key, uint64_t number);
 void json_add_flag(struct json_object *object, const char *key, bool flag);
 
-/* Add a number; 0, which means unknown or not given, becomes null. */
+/* Add a number, or null for 0, which means unknown or not given. */
 void json_add_known(struct json_object *object, const char *key, uint64_t number);
 
 /* Add a number, or null if it was not measured. */
 void json_add_number(struct json_object *object, const char *key, double number, bool measured);
 
 /*
- * Add "error_counters" and "congestion_counters": the counters of each kind that have grown, and by
- * how much. Both are null if `growth->any` is false.
+ * Add "error_counters" and "congestion_counters": the growth of each counter that has grown. Both
+ * are null if `growth->any` is false.
  */
 void json_add_counters(struct json_object *object, const struct counters *growth);
 
 /* Add "peer_error_count". It is null unless the peer `counted` errors. */
 void json_add_peer_errors(struct json_object *object, bool counted, uint64_t errors);
 
-/* Add "peer" and "peer_port"; NULL becomes null. */
+/* Add "peer" and "peer_port", or null for NULL. */
 void json_add_peer(struct json_object *object, const char *address, const char *port);
 
 /*
- * Add "status", the exit status; for STATUS_INTERRUPTED, 128 + `signal_number`, the signal that
- * interrupted the program.
+ * Add "status", the exit status. For STATUS_INTERRUPTED it is 128 + `signal_number`, the signal
+ * that interrupted the program.
  */
 void json_add_status(struct json_object *object, enum status status, int signal_number);
 
@@ -64,7 +64,10 @@ const char *json_line(struct json_object *object);
 /* Print an object as a line on standard output, and free it. */
 void print_json(struct console *console, struct json_object *object);
 
-/* Print the rate of an interval and the growth of the counters; with --json, also as an object. */
+/*
+ * Print the rate of an interval and the growth of the counters. With --json, print them also as an
+ * object.
+ */
 void print_interval(const struct log *log, const struct interval *interval);
 
 #endif

@@ -68,7 +68,7 @@ static void drain(const struct log *log, struct process *process)
 
 	if (!process->signal_number &&
 	    !console_drain(log->console, milliseconds, process->signal_descriptor))
-		process_take_signal(process); /* does nothing if the time is up without a signal */
+		process_take_signal(process); /* without a signal, this does nothing */
 	if (process->signal_number)
 		console_drain(log->console, HURRY_MILLISECONDS, -1);
 }

@@ -26,16 +26,15 @@ struct log {
 };
 
 /*
- * Print one status line on standard output. If --json, --check or --output takes standard output,
- * print it on standard error. In a session of --check, on either side, print it only with
- * --verbose.
+ * Print one status line on standard output, or on standard error if --json, --check or --output
+ * takes standard output. In a session of --check, on either side, print it only with --verbose.
  */
 void print_status(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * With --verbose, print one line on standard error. Traces are in the path of each operation:
- * without --verbose the macro evaluates no argument after `log`.
+ * With --verbose, print one line on standard error. Without it, the macro evaluates no argument
+ * after `log`, because traces are in the path of each operation.
  */
 #define print_trace(log, ...) \
 	((log)->options->verbose ? print_trace_line(log, __VA_ARGS__) : (void)0)
@@ -48,9 +47,9 @@ void print_result(struct console *console, const char *format, ...)
 
 /*
  * Wait until all lines are written, at most for --timeout. A signal limits the wait to a second,
- * another one ends the process at once. Return STATUS_SUCCESS, or STATUS_LOCAL_FAILURE after a
- * message. There is no message if that would block. Call this in the main thread after all others
- * have ended. Print nothing afterwards.
+ * and another one ends the process at once. Return STATUS_SUCCESS, or STATUS_LOCAL_FAILURE after a
+ * message. If the message would block, omit it. Call this in the main thread after all others have
+ * ended. Print nothing afterwards.
  */
 enum status flush_output(const struct log *log, struct process *process);
 
@@ -62,7 +61,7 @@ enum status flush_output(const struct log *log, struct process *process);
 char *escape(const uint8_t *bytes, size_t size);
 
 /*
- * Like escape(), in the locale `locale_name` ("": the user's). Without `harmless`, escape only
+ * Like escape(), in the locale `locale_name`; "" is the user's. If `harmless` is false, escape only
  * invalid bytes. If the locale cannot be loaded, escape all bytes but ASCII, because not every C
  * library rejects the other bytes in its default locale.
  */
@@ -72,8 +71,8 @@ char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, si
 void print_payload(const struct log *log, const struct excerpt *excerpt);
 
 /*
- * On a terminal, draw the progress of a transfer after its first second: `done` of `all` bytes in
- * `nanoseconds`. `all` is UINT64_MAX if it is unknown.
+ * On a terminal, draw the progress of a transfer once it has lasted a second: `done` of `all` bytes
+ * in `nanoseconds`. `all` is UINT64_MAX if it is unknown.
  */
 void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t nanoseconds);
 

@@ -24,8 +24,7 @@ void *memory_map(size_t size)
 		return NULL;
 	/*
 	 * Only advise the kernel, because ordinary pages work, too. Do not use MAP_HUGETLB: beyond
-	 * the limit of a hugetlb cgroup, the first access to mapped memory ends the process with
-	 * SIGBUS.
+	 * the limit of a hugetlb cgroup, the first access ends the process with SIGBUS.
 	 */
 	if (size >= HUGE_PAGE)
 		madvise(memory, size, MADV_HUGEPAGE);

@@ -21,8 +21,8 @@ void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
 
 /*
- * Return the size of the pages that hold `size` bytes of memory_map(). For registered memory, the
- * kernel locks that many bytes and counts them against RLIMIT_MEMLOCK.
+ * Return the size of the pages that hold `size` bytes of memory_map(). If they are registered, the
+ * kernel locks that many bytes, and counts them against RLIMIT_MEMLOCK.
  */
 uint64_t memory_pages(size_t size);
 

@@ -13,12 +13,12 @@
 #include "netlink.h"
 #include "reasons.h"
 
-/* Maximum bytes sent inline, so that the adapter need not read memory: a message fits. */
+/* Maximum bytes sent inline: a message fits. The adapter need not read them from memory. */
 #define INLINE_SIZE 64
-/* Maximum number of outstanding READs; software adapters are not faster with more. */
+/* Maximum number of outstanding READs. Software adapters are not faster with more. */
 #define READ_DEPTH 128
 /*
- * Values assumed if a driver reports an impossible one: mana leaves max_msg_sz 0. Every device with
+ * Values assumed if a driver reports an impossible one; mana leaves max_msg_sz 0. Every device with
  * reliable connections supports these values.
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
@@ -28,7 +28,7 @@
  * CAP_IPC_LOCK (siw_umem_get()), in Linux 7.3 it does not.
  */
 #define SIW_VENDOR  0x626d74
-#define SIW_ENTRIES (0x90000 / 32 + 1) /* completions of 32 bytes each, above 0x90000 bytes */
+#define SIW_ENTRIES (0x90000 / 32 + 1) /* of 32 bytes each: more than 0x90000 bytes */
 /* Maximum and minimum time of an attempt to resolve a neighbor. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
@@ -295,9 +295,9 @@ struct strbuf source_port_describe(unsigned int port)
 /* ---- Shortages ---- */
 
 /*
- * Describe in `failure` why `attempt` failed with `error`. `exceeds`: the attempt needs more than
- * the locked-memory limit has left. `charged`: the driver may count the memory of this or earlier
- * objects against the limit.
+ * Describe in `failure` why `attempt` failed with `error`. `exceeds` is true if the attempt needs
+ * more than is left of the locked-memory limit. `charged` is true if the driver may count the
+ * memory of this object, or of earlier ones, against the limit.
  */
 static enum status shortage(struct failure *failure, const char *attempt, int error, bool exceeds,
 			    bool charged)
@@ -339,7 +339,7 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
 	struct strbuf attempt = { 0 };
 
 	strbuf_addf(&attempt, "cannot register %zu bytes of memory", size);
-	/* siw applies the limit to root, too; mlx5 counts queues, which are not in `registered` */
+	/* siw applies the limit to root, too. mlx5 also counts queues: `registered` lacks them. */
 	return shortage(failure, attempt.text, error, exceeds, exceeds || lock.applies);
 }
 
@@ -347,8 +347,8 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
 
 /*
  * Return the number of simultaneous READs, at most READ_DEPTH, that librdmacm accepts if the driver
- * reports `stated`. librdmacm keeps only the low byte: rdma_connect(3) and rdma_accept(3) fail with
- * EINVAL for more.
+ * reports `stated`. librdmacm keeps only the low byte. If more READs are requested, rdma_connect(3)
+ * and rdma_accept(3) fail with EINVAL.
  */
 static uint8_t accepted_reads(int stated)
 {
@@ -378,8 +378,8 @@ static int queue_limit(int stated)
 }
 
 /*
- * Return how many work requests of the operation fit into the device's queues besides all others:
- * at most `wanted`, at least 1.
+ * Return the number of the operation's work requests that fit into the device's queues besides all
+ * others. It is at most `wanted`, and at least 1.
  */
 static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *attributes)
 {
@@ -605,9 +605,11 @@ const char *refusal_describe(enum refusal refusal)
 }
 
 /*
- * Return the number of READs that the peer serves at a time. In an acceptance over iWARP the field
- * depends on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and
- * qedr swap them. The smaller number is safe, but 0 only means that the server does not read.
+ * Return the number of READs that the peer serves at a time.
+ *
+ * In an acceptance over iWARP, either field may have this number: cxgb4 reports the server's two
+ * numbers as InfiniBand does, but siw, irdma and qedr swap them. The smaller one is safe. Ignore 0:
+ * it only means that the server does not read.
  */
 static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *event)
 {
@@ -620,9 +622,10 @@ static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *e
 
 /*
  * Limit this side's outstanding READs to the number that the peer serves, and the READs served here
- * to the number that the peer will have outstanding (rdma_accept(3)). Excess READs must not even be
- * posted: soft-iWARP in Linux delays everything posted after them, even its responses to the peer's
- * READs, and two sides would wait for each other.
+ * to the number that the peer will have outstanding (rdma_accept(3)).
+ *
+ * Do not even post more READs: soft-iWARP in Linux would delay everything posted after them, even
+ * its responses to the peer's READs. If both sides did so, they would wait for each other.
  */
 static enum status limit_reads(enum role role, const struct cm_event *event, bool reads,
 			       struct limits *limits, struct failure *failure)
@@ -661,7 +664,10 @@ static void agree(struct terms *terms, const struct peer_hello *peer)
 			hello->flags & HELLO_UNKNOWN ? LENGTH_UNKNOWN : hello->length;
 }
 
-/* Return true if an acceptance repeats `wanted`, and in a --check announces these bytes. */
+/*
+ * Return true if an acceptance repeats this side's `wanted`. With --check the server must also send
+ * a pattern of that length.
+ */
 static bool repeats_wanted(const struct options *options, const struct hello *hello)
 {
 	bool pattern = hello->flags & HELLO_PATTERN && hello->length == hello->wanted;
@@ -813,8 +819,11 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 }
 
 /*
- * Describe a rejection without a hello: no program listens; the program speaks another protocol,
- * has failed or was killed; or, over iWARP, the end of the connection overtook the hello.
+ * Describe a rejection without a hello. It has one of these reasons:
+ *
+ * - No program listens.
+ * - The program speaks another protocol, has failed or was killed.
+ * - Over iWARP, the end of the connection overtook the hello.
  */
 static void explain_silent_rejection(int status, struct failure *failure)
 {

@@ -24,7 +24,7 @@
 #include "wire.h"
 
 /*
- * Number of posted receives: a peer sends three messages in a session, and at most TRANSFER_CREDITS
+ * Number of posted receives. A peer sends three messages in a session, and at most TRANSFER_CREDITS
  * unconfirmed MSG_WINDOWs. Over iWARP a message without a receive ends the connection.
  */
 #define RECEIVES (3 + TRANSFER_CREDITS)
@@ -33,7 +33,7 @@
 /* Number of send queue entries besides the operation's: a message of each type, and a keepalive. */
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
 
-/* Limits of one connection: those of the device and, after the negotiation, of the peer. */
+/* Limits of one connection: those of the device, which negotiate() lowers to the peer's. */
 struct limits {
 	const char *transport;    /* from transport_name(). NULL if not queried yet. */
 	bool iwarp;               /* the transport is iWARP */
@@ -50,19 +50,19 @@ struct limits {
 /* The peer's hello, from the private data of a connection manager event. */
 struct peer_hello {
 	enum hello_kind hello_kind;
-	struct hello hello; /* valid with HELLO_CURRENT; only `version` with HELLO_OTHER_VERSION */
+	struct hello hello; /* HELLO_OTHER_VERSION: only `version` is valid */
 };
 
-/* The terms of a connection: first this side's, then those that negotiate() fills in. */
+/* The terms of a connection. Those of this side come first. */
 struct terms {
 	const struct options *options;
 	bool one_way;             /* only the client operates (--one-way) */
 	uint64_t outgoing_length; /* bytes of this side's payload, or LENGTH_UNKNOWN */
 	struct limits limits;     /* from query_limits() */
 
-	/* From negotiate(): */
+	/* Filled in by negotiate(): */
 	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
-	struct hello peer; /* without a hello: values for the tutorial's program */
+	struct hello peer; /* the peer's hello, or values for the tutorial's program */
 	/* Bytes of the peer's payload, or LENGTH_UNKNOWN. 0 if the peer sends none. */
 	uint64_t incoming_length;
 };
@@ -76,14 +76,15 @@ struct cm_failure {
 /* An address and a port in numeric form. */
 struct endpoint {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* with the scope ID, if any */
-	char port[8];                                   /* empty: address and port are unknown */
+	char port[8];                                   /* empty if address and port are unknown */
 	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 16]; /* address and port, for messages */
 };
 struct endpoint endpoint_of(const struct sockaddr *address);
 
 /*
- * Look up the addresses of `name` (getaddrinfo(3)), without duplicates; the caller frees them
- * (freeaddrinfo(3)). Return 0, or the error of getaddrinfo(3) and no addresses. Any thread.
+ * Look up the addresses of `name` (getaddrinfo(3)), without duplicates. The caller frees them
+ * (freeaddrinfo(3)). Return 0 or the error of getaddrinfo(3). After an error `*addresses` is NULL.
+ * Any thread.
  */
 int look_up_name(const char *name, const char *port, struct addrinfo **addresses);
 
@@ -100,9 +101,9 @@ struct sockaddr *choose_source(const struct addrinfo *sources, const struct addr
 const char *lookup_error(int error);
 
 /*
- * Resolve `name` (NULL: the wildcards of IPv4 and IPv6) and `port` (NULL: none) to `addresses`,
- * which the caller frees (freeaddrinfo(3)). `own`: the name is that of --bind, else the server's.
- * On failure print and record a message, and set `*addresses` to NULL.
+ * Look up `name` and `port`, as look_up_name() does. If `name` is NULL, store the wildcards of IPv4
+ * and IPv6. `port` may be NULL. If `own` is true, the name is that of --bind, else the server's.
+ * After an error print and record a message.
  */
 enum status resolve_name(struct process *process, bool own, const char *name, const char *port,
 			 struct addrinfo **addresses);
@@ -111,16 +112,17 @@ enum status resolve_name(struct process *process, bool own, const char *name, co
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
 
 /*
- * Call rdma_resolve_addr(3) once, from `source` (NULL: any). The first packets to a new neighbor
- * may be lost, so an attempt is short: repeat it after ETIMEDOUT until `deadline`
- * (now_milliseconds()). Return 0, or -1 with errno; ETIME: too little time is left.
+ * Call rdma_resolve_addr(3) once, from `source`, or from any address if that is NULL. The first
+ * packets to a new neighbor may be lost, so an attempt is short. Repeat it after ETIMEDOUT until
+ * `deadline` (now_milliseconds()). Return 0, or -1 with errno. ETIME means that too little time is
+ * left for an attempt.
  */
 int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *address,
 		    int64_t deadline);
 
 /*
- * Return true if a call failed with `error` because every local port is in use: even the wildcard
- * address gets no port then.
+ * Return true if a call failed with `error` because every local port is in use. Then even the
+ * wildcard address gets no port.
  */
 bool no_port_is_free(int error);
 
@@ -141,27 +143,29 @@ const char *route_advice(const struct sockaddr *address);
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
 
 /*
- * Return the type of service of a connection whose path is known. Return -1 over iWARP, which
- * leaves it to the driver. Over RoCE the client's value applies to both directions: Linux accepts
- * with the path of the connect request, whatever the server has set.
+ * Return the type of service of a connection. Return -1 if the path is not known yet, and over
+ * iWARP, where the driver chooses it. Over RoCE the client's value applies to both directions,
+ * because Linux accepts with the path of the connect request.
  */
 int type_of_service(const struct rdma_cm_id *id);
 
 /*
- * Return the UDP source port over RoCE v2 for a flow label of 20 bits, as Linux folds it
+ * Fold a flow label of 20 bits to the UDP source port of RoCE v2, as Linux does
  * (rdma_flow_label_to_udp_sport()). For label 0 the driver chooses a port.
  */
 unsigned int udp_source_port(uint32_t flow_label);
 
 /*
- * Return the source port by which switches distinguish connections between the same addresses, once
- * the route is resolved: the UDP port over RoCE v2, the TCP port over iWARP, or 0 if it is unknown.
+ * Return the source port by which switches distinguish connections between the same addresses. It
+ * is the UDP port over RoCE v2, and the TCP port over iWARP. It is 0 if unknown, for example before
+ * the route is resolved.
+ *
  * rdma_cm derives the flow label from its two ports. rxe (since Linux 5.18), mlx5, irdma and hns
  * derive the UDP port from the label, mlx4 does not.
  */
 unsigned int source_port(struct rdma_cm_id *id);
 
-/* Return "source port N", or that the port is not known (0). */
+/* Describe a source port: "source port N", or for 0 "source port not known". */
 struct strbuf source_port_describe(unsigned int port);
 
 /* Convert an MTU of verbs to bytes. An invalid MTU becomes 0. */
@@ -171,39 +175,43 @@ unsigned int mtu_bytes(enum ibv_mtu mtu);
 unsigned int path_mtu(const struct rdma_cm_id *id);
 
 /*
- * Store in `used` the GID table entry that the connection would use, once its address is resolved.
- * An adapter has an entry for each RoCE version; the connection manager prefers version 2, unless
+ * Store in `used` the GID table entry that the connection would use. Its address must be resolved.
+ * An adapter has an entry for each RoCE version. The connection manager prefers version 2, unless
  * default_roce_mode in configfs was changed. Return false if there is no entry, or the port cannot
  * be queried.
  */
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
-/* Search a port of any device for the GID of the address that `id` is bound to, as find_gid() does.
+/*
+ * Search port `number` of any device for the GID of the address to which `id` is bound. Otherwise
+ * like find_gid().
  */
 bool find_gid_of_port(struct rdma_cm_id *id, struct ibv_context *verbs, uint8_t number,
 		      struct ibv_gid_entry *used);
 
 /*
- * Query the limits of the device of `id`, and reduce them as `options` demands. The result is
- * usable even if a driver reports 0 or nonsense. Fail if a query fails, or the session needs READs
- * and librdmacm accepts none for this device. `one_way`: only the client operates.
+ * Query the limits of the device of `id`, and reduce them as `options` demands. If `one_way` is
+ * true, only the client operates. The result is usable even if a driver reports 0 or nonsense. Fail
+ * if a query fails, or if the session needs READs and librdmacm accepts none for this device.
  */
 enum status query_limits(const struct rdma_cm_id *id, const struct options *options, bool one_way,
 			 struct limits *limits, struct failure *failure);
 
 /*
- * Fail, after a message, if no device can have queue pairs and completion queues for as many
+ * Fail, after a message, if no device can have queue pairs and completion queues for that many
  * connections. Other programs may use some of them, so success promises nothing.
  */
 enum status check_connections(struct process *process, unsigned int connections);
 
 /*
  * Let each soft-iWARP device of the process have any number of sessions at a time. Call this before
- * the first session. libsiw takes the offset 0x90000 for an error (SIW_INVAL_UOBJ_KEY), although it
- * is a valid offset for mmap(2) of a queue. The kernel gives each queue the lowest pages that are
- * free, so when the queues of 36 sessions fill the 144 pages below this offset, no queue can be
- * created any more. A completion queue that begins below the offset and ends above it keeps every
- * other queue from this offset. process_close() destroys it.
+ * the first session.
+ *
+ * libsiw takes the offset 0x90000 for an error (SIW_INVAL_UOBJ_KEY), although it is a valid offset
+ * for mmap(2) of a queue. The kernel gives each queue the lowest free pages. When the queues of 36
+ * sessions fill the 144 pages below this offset, no queue can be created any more. So create a
+ * completion queue that begins below the offset and ends above it: no other queue can then begin
+ * there. process_close() destroys it.
  */
 void reserve_siw_offset(struct process *process);
 
@@ -220,14 +228,14 @@ int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *c
 	"'--ulimit memlock=-1' of a container, PropagateResourceLimitsExcept=MEMLOCK of Slurm)"
 
 /*
- * Describe in `failure` why `call` failed with errno. `queue`: the call creates a queue, whose
- * memory may count against the locked-memory limit.
+ * Describe in `failure` why `call` failed with errno. `queue` is true if the call creates a queue,
+ * whose memory may count against the locked-memory limit.
  */
 enum status creation_failed(struct failure *failure, const char *call, bool queue);
 
 /*
- * Describe in `failure` why ibv_reg_mr(3) of `size` bytes failed with errno. `registered`: bytes
- * that this process has registered already, in whole pages.
+ * Describe in `failure` why ibv_reg_mr(3) of `size` bytes failed with errno. Before, this process
+ * had registered `registered` bytes, in whole pages.
  */
 enum status registration_failed(size_t size, uint64_t registered, struct failure *failure);
 
@@ -242,8 +250,8 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 const char *refusal_describe(enum refusal refusal);
 
 /*
- * Agree with the hello of a connect request (server) or its acceptance (client): fill in the terms,
- * and reduce the limits to those of the peer. In a server, call this only if
+ * Fill in the terms from the peer's hello, and reduce the limits to those of the peer. A server has
+ * the hello from the connect request, a client from the acceptance. In a server, call this only if
  * hello_refusal() returns REFUSAL_NONE.
  */
 enum status negotiate(struct terms *terms, const struct peer_hello *peer,
@@ -263,25 +271,29 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal);
 
 /*
- * Return true if a setup call may have failed with `error` because the peer has withdrawn. Over
- * InfiniBand and RoCE, EINVAL may also mean that a driver cannot execute the call; rdma_reject(3)
- * shows which: it succeeds unless the peer has withdrawn. Over iWARP a failed rdma_accept(3) has
- * ended the request, so rdma_reject(3) shows nothing, but drivers return the error of the client's
- * TCP connection.
+ * Return true if a setup call may have failed with `error` because the peer has withdrawn.
+ *
+ * Over InfiniBand and RoCE, EINVAL may also mean that a driver cannot execute the call.
+ * rdma_reject(3) distinguishes the two: it fails if the peer has withdrawn. It cannot do so over
+ * iWARP, because a failed rdma_accept(3) has ended the request. There drivers return the error of
+ * the client's TCP connection.
  */
 bool means_withdrawn(int error, bool iwarp);
 
 /*
- * Describe in `failure` why rdma_accept(3) failed with `error`; for EINVAL, name the MTUs, a
- * possible cause. Any thread.
+ * Describe in `failure` why rdma_accept(3) failed with `error`. For EINVAL name the MTUs, because
+ * they are a possible cause. Any thread.
  */
 enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limits,
 			  const struct hello *client, int error, struct failure *failure);
 
-/* Return why a server rejected the client; REFUSAL_NONE: it gave no reason. */
+/* Return why a server rejected the client, or REFUSAL_NONE if it gave no reason. */
 enum refusal rejection_reason(const struct peer_hello *server);
 
-/* Describe in `failure` why a server rejected the client. Return true if it is an rdma-server. */
+/*
+ * Describe in `failure` why a server rejected the client. Return true if the server is an
+ * rdma-server.
+ */
 bool explain_rejection(const struct peer_hello *server, int status, struct failure *failure);
 
 #endif

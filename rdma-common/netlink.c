@@ -42,7 +42,7 @@ void netlink_add(struct nl_msg *request, int type, const void *value, size_t siz
 		nla_put(request, type, (int)size, value);
 }
 
-/* libnl has one error for several errno values, such as ENETUNREACH. */
+/* Keep the errno value: libnl maps several of them, such as ENETUNREACH, to one error. */
 static int take_error(struct sockaddr_nl *kernel, struct nlmsgerr *failure, void *error)
 {
 	(void)kernel;
@@ -109,7 +109,7 @@ static int take_name(struct nl_msg *device, void *name)
 	return NL_OK;
 }
 
-/* Ask the kernel for the name of a device; the name is empty if it does not answer. */
+/* Ask the kernel for the name of a device. The name is empty if it does not answer. */
 static struct device_name ask_name(struct ibv_device *device)
 {
 	struct {
@@ -213,7 +213,7 @@ static struct nl_msg *make_generic(int family, uint8_t command)
 	return netlink_make_request(family, 0, &body, sizeof(body));
 }
 
-/* Linux before 5.6 has no ethtool family; the result is then false. */
+/* Linux before 5.6 has no ethtool family. Then return false. */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames)
 {
 	struct nl_msg *request = make_generic(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);

@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 /*
- * Return a request with a body of `size` bytes, such as struct rtmsg, and without attributes.
- * Return NULL if memory is short. The functions below accept NULL.
+ * Return a request with a body of `size` bytes, such as struct rtmsg. It has no attributes. Return
+ * NULL if memory is short. The functions below accept NULL.
  */
 struct nl_msg *netlink_make_request(int type, int flags, const void *body, size_t size);
 
@@ -39,7 +39,7 @@ struct nlattr *netlink_find(struct nl_msg *message, size_t size, int type);
 /* Return the first attribute of a type within `outer`, or NULL. `outer` may be NULL. */
 struct nlattr *netlink_find_within(const struct nlattr *outer, int type);
 
-/* Copy the first `size` bytes of an attribute, which may be NULL. Return false if it has fewer. */
+/* Copy the first `size` bytes of an attribute. Return false if it is NULL or has fewer. */
 bool netlink_copy(const struct nlattr *attribute, void *value, size_t size);
 
 /*
@@ -55,9 +55,9 @@ struct device_name {
 };
 
 /*
- * Return the present name of a device. libibverbs keeps the name that the device had when the
- * program listed it, but 'rdma dev set' changes the name of a device in use. If the kernel does not
- * answer, return the name that libibverbs keeps.
+ * Return the present name of a device. 'rdma dev set' can change the name of a device in use, but
+ * libibverbs keeps the name that the device had when the program listed it. Return that one if the
+ * kernel does not answer.
  */
 struct device_name device_name(struct ibv_device *device);
 
@@ -67,7 +67,7 @@ struct device_folder {
 
 /*
  * Return the folder in sysfs of the device that now has `name`. If `name` is NULL, return the
- * folder that libibverbs found; ask the kernel for another name only if this folder is gone.
+ * folder that libibverbs has found. If that folder is gone, ask the kernel for the present name.
  */
 struct device_folder device_folder(struct ibv_device *device, const struct device_name *name);
 
@@ -85,8 +85,8 @@ struct rdma_ports {
 struct rdma_ports netlink_list_ports(void);
 
 /*
- * Return true if the RDMA subsystem is in exclusive mode, in which each device belongs to one
- * network namespace; false also if the kernel does not answer.
+ * Return true if the RDMA subsystem is in exclusive mode: each device belongs to one network
+ * namespace. Return false if the kernel does not answer.
  */
 bool netlink_rdma_is_exclusive(void);
 
@@ -102,12 +102,12 @@ struct pause_frames {
 bool netlink_read_pause(const char *interface, struct pause_frames *frames);
 
 /*
- * Store in `*family`, a uint16_t, the number of the generic netlink family in the message. Return
+ * Store the number of the generic netlink family of the message in `*family`, a uint16_t. Return
  * NL_OK.
  */
 int netlink_take_family(struct nl_msg *message, void *family);
 
-/* Store in `*frames`, a struct pause_frames, the counts in an ethtool message. Return NL_OK. */
+/* Store the counts of an ethtool message in `*frames`, a struct pause_frames. Return NL_OK. */
 int netlink_take_pause(struct nl_msg *message, void *frames);
 
 #endif

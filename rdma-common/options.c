@@ -116,8 +116,8 @@ enum kind {
 };
 
 /*
- * The programs that have an option, CHECK if --check accepts it, and ZERO if --check also accepts 0
- * as its number. Bits of a set.
+ * The programs that have an option, as a set of bits. CHECK means that --check accepts the option,
+ * ZERO that --check also accepts 0 as its number.
  */
 enum {
 	CLIENT = 1 << 0,
@@ -131,7 +131,7 @@ enum {
 struct row {
 	enum kind kind;
 	unsigned int programs;
-	char letter; /* 0: none */
+	char letter; /* or 0 */
 	const char *name, *argument;
 	size_t field; /* offset in struct options */
 	const char *help;
@@ -201,7 +201,7 @@ static int value_of(const struct row *row)
 	return row->letter ? row->letter : 256 + (int)(row - rows);
 }
 
-/* Return the option for a value of getopt_long(3), or NULL for an error, which it has printed. */
+/* Return the option for a value of getopt_long(3), or NULL for '?', which stands for an error. */
 static const struct row *find_row(enum role role, int value)
 {
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
@@ -219,7 +219,7 @@ static const struct row *find_row(enum role role, int value)
 	"  5  timed out                                6  peer lost\n"           \
 	"  7  contents wrong                           8  too slow; --check: limit, loss\n"
 
-/* Print `usage` and the options of a program; the descriptions begin in column 27. */
+/* Print `usage` and the options of a program. The descriptions begin in column 27. */
 static void print_help(enum role role, const char *usage)
 {
 	fputs(usage, stdout);
@@ -272,14 +272,14 @@ static const struct unit {
 };
 
 /*
- * Parse a number of this kind with an optional unit; store it in the unit of the field. Return
- * false for other texts, and on overflow.
+ * Parse a number of this kind, with or without a unit, and convert it to the unit of the field.
+ * Return false for another text, and on overflow.
  */
 static bool parse_amount(enum kind kind, const char *text, uint64_t *amount)
 {
 	char *end;
 
-	if (*text < '0' || *text > '9') /* strtoull(3) accepts spaces and signs */
+	if (*text < '0' || *text > '9') /* strtoull(3) would accept a space or a sign */
 		return false;
 	errno = 0;
 	*amount = strtoull(text, &end, kind == BYTE && text[1] == 'x' ? 16 : 10);
@@ -418,8 +418,8 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 /* ---- Combinations of options ---- */
 
 /*
- * Return true if --file names a pipe or a device, whose length is known only at its end; false for
- * a folder or an error, which the attempt to read it reports.
+ * Return true if --file names a pipe or a device, which can be read only once. Return false for a
+ * folder, and if stat(2) fails: the attempt to read the file then reports the error.
  */
 static bool has_one_pass(const char *name)
 {

@@ -23,7 +23,7 @@ extern const char program_version[];
 enum operation {
 	OPERATION_READ = 0,
 	OPERATION_WRITE = 1,
-	OPERATION_ANY = 256, /* server: the operation of the client's hello; never on the wire */
+	OPERATION_ANY = 256, /* server: each client chooses; never on the wire */
 };
 
 /* The connection manager's active side is the client, its passive side the server. */
@@ -41,8 +41,8 @@ const char *role_name(enum role role);
 enum role other_role(enum role role);
 
 /*
- * Return true if this role sends a payload: both do, but in a one-way session only the client
- * (WRITE) or the server (READ).
+ * Return true if this role sends a payload. Both roles do, except in a one-way session: there the
+ * client sends with WRITE, the server with READ.
  */
 bool sends_payload(enum role role, enum operation operation, bool one_way);
 
@@ -94,8 +94,8 @@ bool is_given(const struct options *options, size_t offset);
 #define DEFAULT_PAYLOAD 1024
 
 /*
- * Maximum bytes of a payload, and of all passes of a generated one: the largest file size. Greater
- * numbers are left for LENGTH_UNKNOWN (wire.h) and for sums, which must not wrap.
+ * Maximum bytes of a payload, and of all passes of a pattern. It is the largest size of a file, and
+ * below LENGTH_UNKNOWN (wire.h). The sum of two such numbers does not wrap.
  */
 #define MAX_PAYLOAD ((uint64_t)INT64_MAX)
 
@@ -143,7 +143,7 @@ bool is_decimal(const char *text);
 /* Return true if the word has a digit or a colon, as a port or an address has. */
 bool looks_like_endpoint(const char *word);
 
-/* Return true if `text` is a decimal number from `minimum` to `maximum`; store it in `*number`. */
+/* Return true if `text` is a decimal number from `minimum` to `maximum`. Store the number. */
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 
 /* Print a usage error, and where to find help. `format` may be NULL. Return PARSED_FAILED. */

@@ -64,7 +64,7 @@ static int renameat2(int folder, const char *from, int to_folder, const char *to
 /* A temporary name, independent of the file's own, which may have the maximum length. */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
 #define MAX_NAMES      100
-/* Bytes for a path; the rest of PATH_MAX is room for a temporary name. */
+/* Bytes for a path. The rest of PATH_MAX is room for a temporary name. */
 #define PATH_SIZE (PATH_MAX - (int)sizeof("/rdma-payload-000000"))
 /* The id that stands for each user that the user namespace does not map (user_namespaces(7)). */
 #define OVERFLOW_ID 65534
@@ -78,7 +78,7 @@ struct place {
 	char path[PATH_SIZE];
 	char folder[PATH_SIZE]; /* the folder of `path` */
 	struct stat folder_about;
-	bool is_open;      /* it is open already, so it is written to in place */
+	bool is_open;      /* a process has it open, so it is written to in place */
 	int descriptor;    /* the descriptor of this process that the name stands for, or -1 */
 	bool is_file;      /* a new file, or a regular one that is not open */
 	struct stat about; /* attributes of the place, if it exists */
@@ -128,10 +128,11 @@ static bool others_may_plant(const struct place *place)
 
 /*
  * Check that no other user, except the folder's owner, has planted this link, pipe or device: that
- * user would get the payload. The kernel's rules leave gaps: protected_symlinks (proc(5)) does not
- * cover readlink(2), and protected_fifos does not cover open(2) without O_CREAT. All unmapped users
- * have the overflow id. open_special() finds out if this user owns a pipe or a device with that id.
- * Nothing can find out who owns a link.
+ * user would get the payload. The kernel does not check this: protected_symlinks (proc(5)) does not
+ * cover readlink(2), and protected_fifos does not cover open(2) without O_CREAT.
+ *
+ * All unmapped users have the overflow id. Do not trust a link with that id. open_special() finds
+ * out if this user owns a pipe or a device with that id.
  */
 static int check_owner(const struct place *place, const struct stat *about)
 {
@@ -147,8 +148,8 @@ static int check_owner(const struct place *place, const struct stat *about)
 }
 
 /*
- * Check that this user owns the file `path`, although all unmapped users have the same id: only the
- * owner may use O_NOATIME (open(2)).
+ * Check that this user owns the file `path`, which has the overflow id. Only the owner may use
+ * O_NOATIME (open(2)).
  */
 static int check_unmapped_owner(const char *path)
 {
@@ -168,7 +169,7 @@ static uint64_t attributes_of(const char *name)
 	return statx(AT_FDCWD, name, 0, STATX_BASIC_STATS, &about) ? 0 : about.stx_attributes;
 }
 
-/* Check that an output may replace what has the name: a regular file that this user may change. */
+/* Check that this user may replace the file that has the name. */
 static int check_replaceable(const struct place *place, const struct stat *about)
 {
 	uint64_t attributes;
@@ -193,8 +194,8 @@ static int check_replaceable(const struct place *place, const struct stat *about
  * Return true for a name in procfs, and set `is_open`. For a descriptor of this process also set
  * `descriptor`.
  *
- * A link in /proc/PID/fd leads to an open file (proc(5)), even if its text names another file by
- * now, or none. /dev/stdout and /dev/fd lead there, too.
+ * A link in /proc/PID/fd leads to an open file (proc(5)), although its text may name another file,
+ * or none. /dev/stdout and /dev/fd lead there, too.
  */
 static bool is_proc_fd(struct place *place)
 {
@@ -288,9 +289,9 @@ static bool is_shared(const struct stat *about)
 }
 
 /*
- * Return true if `descriptor` is open on this place: it has the same number, or is the same pipe,
- * socket or device (except /dev/null). The same file does not count, because its descriptors may
- * have different positions.
+ * Return true if `descriptor` has the number of this place, or is the same pipe, socket or device
+ * (except /dev/null). The same file does not count, because its descriptors may have different
+ * positions.
  */
 static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
@@ -373,7 +374,7 @@ static int check_folder(const char *folder, uint64_t size)
 	return 0;
 }
 
-/* Check that a file of `size` bytes can be created in the folder, and get the name. */
+/* Check that a file of `size` bytes can be stored under the name of `place`. */
 static int check_file(const struct place *place, uint64_t size)
 {
 	if (check_folder(place->folder, size))
@@ -423,15 +424,15 @@ static int lock_output(struct output *output, atomic_bool *taken)
 }
 
 /*
- * Open a device, or a pipe once it has a reader. Check the opened file, because another one may
- * have the name by now. Its owner may be an unmapped user: then O_NOATIME fails unless that is this
- * user (open(2)).
+ * Open a device, or a pipe once it has a reader. Check the owner of the opened file, because
+ * another file may have got the name. If the owner has the overflow id, open it with O_NOATIME,
+ * which fails unless this user is the owner (open(2)).
  */
 static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
 	bool is_unmapped = !place->is_open && place->about.st_uid == OVERFLOW_ID;
 	int proof = is_unmapped && others_may_plant(place) ? O_NOATIME : 0;
-	/* links are resolved, except a link below /proc/PID/fd to an open file */
+	/* only a link below /proc/PID/fd is not resolved yet */
 	int flags = O_WRONLY | O_NONBLOCK | O_CLOEXEC | (place->is_open ? 0 : O_NOFOLLOW);
 	int descriptor, error;
 	struct stat about;
@@ -439,7 +440,7 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 	while ((descriptor = open(place->path, flags | proof)) < 0) {
 		if (errno == EPERM && proof)
 			return fail(OUTPUT_OTHER_OWNER);
-		/* ENXIO: a pipe has no reader yet; a socket never has one (open(2)) */
+		/* ENXIO: a pipe has no reader yet, and a socket never has one (open(2)) */
 		if (errno != ENXIO || !S_ISFIFO(place->about.st_mode) || check_cancelled(cancelled))
 			return -1;
 		wait_for_reader(-1);
@@ -452,11 +453,11 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 }
 
 /*
- * Use an open descriptor, and return the one to write to. Open a pipe or a terminal again, so that
- * write(2) cannot block, and no other process finds the descriptor non-blocking.
+ * Return the descriptor to write to, in place of the open `descriptor`. Open a pipe or a terminal
+ * again, without blocking: O_NONBLOCK on the old descriptor would affect other processes.
  *
- * A socket cannot be opened again, and after sudo(8) a pipe may not. Then write only PIPE_BUF bytes
- * at a time: a pipe or a socket accepts these after POLLOUT (pipe(7)).
+ * A socket cannot be opened again, nor a pipe in some cases after sudo(8). Then write only PIPE_BUF
+ * bytes at a time: a pipe or a socket accepts these after POLLOUT (pipe(7)).
  */
 static int open_again(struct output *output, int descriptor)
 {
@@ -476,8 +477,8 @@ static int open_again(struct output *output, int descriptor)
 /* ---- A file ---- */
 
 /*
- * Create a file with a random name in the folder. If MAX_NAMES names are taken, fail with EEXIST.
- * On failure temporary_name is empty.
+ * Create a file with a random name in the folder. Fail with EEXIST after MAX_NAMES names that are
+ * taken. After a failure temporary_name is empty.
  */
 static int create_temporary(struct output *output, mode_t mode)
 {
@@ -501,9 +502,9 @@ static int create_temporary(struct output *output, mode_t mode)
 }
 
 /*
- * Find the mode of a new file: create an empty file, and remove it. umask(2) or the folder's
- * default ACL restricts the mode (acl(5)). The output itself must be private until the end, because
- * a process that has opened it could read bytes that are written later.
+ * Find the mode that umask(2) or the folder's default ACL (acl(5)) gives to a new file: create an
+ * empty file, and remove it. The output itself must be private until the end, because a process
+ * that has opened it could read bytes that are written later.
  */
 static int find_new_mode(struct output *output)
 {
@@ -535,11 +536,11 @@ static bool lacks_acl(ssize_t result)
 }
 
 /*
- * Return the mode of the new file that replaces the old one, whose attributes are `old`. Neither
- * set-user-ID nor set-group-ID is kept, because the contents differ.
+ * Return the mode of the new file that replaces an old one, whose attributes are `old`. Drop
+ * set-user-ID and set-group-ID, because the contents differ.
  *
- * Rights of group and others are kept only if they mean the same for both files: the files have the
- * same group, and neither has an ACL. The new file may get an ACL from its folder, so remove it.
+ * Keep the rights of group and others only if both files have the same group and no ACL. Remove the
+ * ACL that the new file may have got from its folder.
  */
 static mode_t kept_mode(const struct output *output, const struct stat *old)
 {
@@ -552,8 +553,8 @@ static mode_t kept_mode(const struct output *output, const struct stat *old)
 }
 
 /*
- * Look again at the final name, and set `about`. If the name is free, st_mode is 0. Fail if the
- * file that has the name may not be replaced.
+ * Look again at the final name, and set `about`. If the name is free, set st_mode to 0. Fail if a
+ * file has the name and may not be replaced.
  */
 static int look_again(const struct output *output, struct stat *about)
 {
@@ -563,7 +564,7 @@ static int look_again(const struct output *output, struct stat *about)
 	return check_replaceable(&output->place, about);
 }
 
-/* Set the final mode. If that is not permitted, or not supported, the file stays private. */
+/* Set the final mode. If that is not permitted or not supported, leave the file private. */
 static int set_mode(const struct output *output)
 {
 	struct stat old;
@@ -578,8 +579,8 @@ static int set_mode(const struct output *output)
 }
 
 /*
- * Give the complete file its final name. RENAME_NOREPLACE keeps a file that gets the name at this
- * moment. Some file systems, such as NFS, do not support it.
+ * Give the complete file its final name. RENAME_NOREPLACE protects a file that gets the name at
+ * this moment. Some file systems, such as NFS, do not support it.
  */
 static int name_file(struct output *output)
 {
@@ -716,7 +717,9 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 	return count;
 }
 
-/* Sync the output. Give a file its name only afterwards, so that no reader sees a part. */
+/*
+ * Sync the output. Give a file its name only afterwards, so that no reader sees an incomplete file.
+ */
 static int finish_output(struct output *output)
 {
 	if (!output->place.is_file)

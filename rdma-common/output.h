@@ -19,20 +19,21 @@
 struct output;
 
 #define OUTPUT_SIZE_UNKNOWN UINT64_MAX
-/* Another user owns the file. An addition to the errno values, for errno and output_error(). */
+/* A value of errno that Linux does not have: another user owns the file (output_error()). */
 #define OUTPUT_OTHER_OWNER 10000
 
 /*
- * Check that a payload could be stored under `name` ("-": standard output) now. Return 0, or -1
- * with errno, as output_open() does. Main thread.
+ * Check that a payload could be stored under `name` now. "-" is standard output. Return 0, or -1
+ * with errno as output_open() sets it. Main thread.
  */
 int output_check(const char *name);
 
 /*
- * Resolve --output: replace a name of standard output, such as /dev/stdout, by "-". Print a usage
- * error and return PARSED_FAILED for standard error, or for a descriptor of this process that is
- * not open for writing; otherwise return PARSED_RUN. Call this before any file is opened, because
- * the file might get the number in the name. Main thread.
+ * Replace a name of standard output, such as /dev/stdout, in --output by "-". Call this before any
+ * file is opened, because that file might get the number in a name such as /dev/fd/3. Main thread.
+ *
+ * Print a usage error and return PARSED_FAILED if the name is standard error, or a descriptor of
+ * this process that is not open for writing. Otherwise return PARSED_RUN.
  */
 enum parsed output_resolve(struct options *options);
 
@@ -51,19 +52,23 @@ const char *output_error(int error);
  * payloads would mix there. Opening another one blocks until the first is released. All outputs of
  * the process share `taken`. It is false at first, and true while such an output is open.
  *
- * Return NULL with errno on failure:
- * OUTPUT_OTHER_OWNER: another user owns the file. Or it owns a link, pipe or device in a sticky
- *                     folder that others may write to, but not that folder.
- * ENOSPC, EFBIG:      the file system, or RLIMIT_FSIZE, has no room for `size` bytes
- * ECANCELED:          `*cancelled`, which any thread may set, became true during a wait
+ * Return NULL with errno on failure. Some errno values have a special meaning:
+ *
+ * - OUTPUT_OTHER_OWNER: another user owns the file. Or others may write to the sticky folder, and
+ *   the link, pipe or device belongs neither to this user nor to the owner of the folder.
+ * - ENOSPC: the file system has no room for `size` bytes.
+ * - EFBIG: `size` is above RLIMIT_FSIZE.
+ * - ECANCELED: `*cancelled`, which any thread may set, became true during a wait.
  */
 struct output *output_open(atomic_bool *taken, const char *name, uint64_t size,
 			   const atomic_bool *cancelled);
 
 /*
- * Write as many of `size` bytes (not 0) as the output accepts at once, at least one. Sync a disk
- * after about as many bytes as it writes in a second. So a slow disk shows progress, and the last
- * sync is short. Return the number of bytes written, or -1 with errno.
+ * Write as many of `size` bytes as the output accepts at once, at least one. `size` is not 0.
+ * Return the number of bytes written, or -1 with errno.
+ *
+ * Sync a disk after about as many bytes as it writes in a second. So a slow disk shows progress,
+ * and the last sync is short.
  */
 ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 

@@ -21,7 +21,10 @@
 #include "reasons.h"
 #include "sysfs.h"
 
-/* Nanoseconds within which signals count as one: timeout(1) signals the process and its group. */
+/*
+ * Nanoseconds within which signals count as one: timeout(1) sends one to the process and one to its
+ * group.
+ */
 #define SIGNAL_NANOSECONDS 100000000
 
 /* Milliseconds until the next attempt to get an event for which memory was short. */
@@ -266,7 +269,7 @@ static const char *device_advice(int error, const struct closed_file *closed)
 	return missing_device_advice(present, !closed->error, netlink_rdma_is_exclusive());
 }
 
-/* Report, with advice, that librdmacm failed with errno, or found no device (ENODEV). */
+/* Report, with advice, that librdmacm failed with errno. ENODEV means that it found no device. */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	int error = errno;
@@ -384,8 +387,8 @@ void process_close(struct process *process, bool may_report)
 /* ---- Waiting for events ---- */
 
 /*
- * Wait for memory: the event stays in the channel, which stays readable. Warn once in a shortage. A
- * signal ends the wait.
+ * Wait a moment for memory. The event stays in the channel. Warn once in a shortage. A signal ends
+ * the wait.
  */
 static void pause_for_memory(struct process *process)
 {
@@ -508,7 +511,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)
 		return process_take_signal(process) ? WAKEUP_SIGNAL : WAKEUP_OTHER;
-	if (ready.data.ptr == process->ended) /* but read(2) failed: try again */
+	if (ready.data.ptr == process->ended) /* read(2) failed: try again */
 		return WAKEUP_OTHER;
 	return take_device_event(process, ready.data.ptr, device_event);
 }
@@ -535,7 +538,7 @@ static volatile sig_atomic_t interruption;
 
 /*
  * Record the first ending signal, and raise SIGALRM every second until connect_with_timeout() stops
- * that: a signal that arrives just before rdma_connect(3) sleeps does not interrupt the call.
+ * it. One signal is not enough: it may arrive just before rdma_connect(3) sleeps.
  */
 static void interrupt_connecting(int signal_number)
 {

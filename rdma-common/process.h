@@ -21,9 +21,9 @@
 
 /*
  * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. While blocked,
- * they end the sessions in an orderly way. While unblocked, they end the process at once, except in
- * connect_with_timeout(). They do this by their default action. Process 1 of a PID namespace has no
- * default action, so it ends with status 128 + signal.
+ * they end the sessions in an orderly way. While unblocked, they end the process at once by their
+ * default action, except in connect_with_timeout(). Process 1 of a PID namespace has no default
+ * action, so it ends with status 128 + signal.
  */
 
 /* Maximum number of devices for reserve_siw_offset(). */
@@ -35,8 +35,8 @@ struct process {
 	int signal_number;        /* the first ending signal. 0 before it arrives. */
 	struct rdma_event_channel *event_channel;
 	/*
-	 * The latest call of rdma_get_cm_event(3) has failed because memory was short. Then its
-	 * warning was printed.
+	 * The latest call of rdma_get_cm_event(3) has failed because memory was short. A warning
+	 * was printed.
 	 */
 	bool memory_short;
 	int channel_error; /* errno of the failed event channel. 0 means that it works. */
@@ -73,7 +73,7 @@ struct device_event {
 	void *context; /* context of the queue pair or completion queue that failed, or NULL */
 };
 
-/* The text for a failure of the event channel, with strerror(3) of it. */
+/* The message if the event channel fails. Its argument is the text of strerror(3). */
 #define CHANNEL_FAILED "cannot get an event of the connection manager: %s"
 
 /* Reasons why process_wait() returns. */
@@ -88,7 +88,7 @@ enum wakeup {
 
 /*
  * Open /dev/null in place of a closed standard input, output or error, so that no later descriptor
- * becomes one of them; using it fails with EBADF. Call this first in main().
+ * becomes one of them. Reading or writing it fails with EBADF. Call this first in main().
  */
 void reserve_std_fds(void);
 
@@ -99,14 +99,14 @@ void reserve_std_fds(void);
 void process_init(struct process *process, struct console *console);
 
 /*
- * Block the ending signals, ignore SIGPIPE and SIGXFSZ, and raise the limit of open files; open the
- * console, the event channel and every device. On failure, print and record the reason.
+ * Block the ending signals, ignore SIGPIPE and SIGXFSZ, and raise the limit of open files. Then
+ * open the console, the event channel and every device. On failure, print and record the reason.
  */
 enum status process_open(struct process *process);
 
 /*
- * Free the list of devices, and close the descriptors. No rdma_cm_id may be left. If `may_report`,
- * a thread may still call process_notify_exit(), so its pipe stays open for writing.
+ * Free the list of devices, and close the descriptors. No rdma_cm_id may be left. `may_report` is
+ * true if a thread may still call process_notify_exit(). Its pipe then stays open for writing.
  */
 void process_close(struct process *process, bool may_report);
 
@@ -127,17 +127,17 @@ struct strbuf descriptor_error(int error);
 struct closed_file {
 	char path[64];
 	char owner[64]; /* its RDMA device, or "the connection manager" */
-	int error;      /* errno value. 0 means that there is no such file. */
+	int error;      /* errno value, or 0 if no such file was found */
 };
 
 /*
- * Find the first device whose file in /dev/infiniband is missing or cannot be opened: libibverbs or
- * librdmacm leaves it out. If `device` is NULL, try the files of all devices and of the connection
- * manager.
+ * Find a file in /dev/infiniband that is missing or cannot be opened: libibverbs or librdmacm then
+ * leaves out its device. Try the file of `device`. If `device` is NULL, try the files of all
+ * devices and that of the connection manager.
  */
 struct closed_file closed_file_find(const char *device);
 
-/* Describe such a file and its errno value. */
+/* Describe a file that closed_file_find() has found. */
 struct strbuf closed_file_describe(const struct closed_file *file);
 
 /* Make a descriptor non-blocking. Return 0, or -1 with errno. */
@@ -164,9 +164,8 @@ void process_notify_exit(struct process *process, void *what);
 
 /*
  * Call rdma_connect(3) with a limit of `seconds`, at least 1. Over soft-iWARP, Linux waits for the
- * TCP connection in that call for up to two minutes, and only a signal interrupts it. SIGALRM does
- * so at the limit, an ending signal at once. The first ending signal stays pending for
- * process_wait().
+ * TCP connection in that call for up to two minutes, and only a signal interrupts it: SIGALRM at
+ * the limit, an ending signal at once. The first ending signal stays pending for process_wait().
  *
  * Return 0 or an errno value: ETIMEDOUT after the limit, EINTR after an ending signal.
  */
@@ -174,14 +173,14 @@ int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *paramete
 			 unsigned int seconds);
 
 /*
- * Call `function` with the number of the signal when an ending signal ends the process at once. It
- * must be async-signal-safe (signal-safety(7)).
+ * Call `function`, with the number of the signal, before an ending signal ends the process at once.
+ * It must be async-signal-safe (signal-safety(7)).
  */
 void process_before_end(void (*function)(int signal_number));
 
 /*
- * With SIG_UNBLOCK, let the ending signals end the process at once during a call that they cannot
- * interrupt; with SIG_BLOCK, block them again.
+ * With SIG_UNBLOCK, let the ending signals end the process at once, for a call that they cannot
+ * interrupt. With SIG_BLOCK, block them again.
  */
 void change_ending_signals(int how);
 

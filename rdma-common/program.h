@@ -21,9 +21,13 @@
 struct connection;
 
 /*
- * The state of a program, owned by the main thread. A connection's thread may only read
- * `processors`, `regions.sessions` and the memory of `payload`, print, and notify `process` of its
- * end. Helpers share `output_taken`.
+ * The state of a program, owned by the main thread. A connection's thread may only do this:
+ *
+ * - read `processors`, `regions.sessions` and the memory of `payload`
+ * - print
+ * - notify `process` of its end
+ *
+ * Helpers share `output_taken`.
  */
 struct program {
 	const struct options *options;
@@ -40,7 +44,7 @@ struct program {
 	} connections;
 };
 
-/* Initialize `program`; program_end() ends it. `options` must outlive it. */
+/* Initialize `program`. End it with program_end(). `options` must outlive it. */
 void program_init(struct program *program, const struct options *options);
 
 /*
@@ -50,16 +54,16 @@ void program_init(struct program *program, const struct options *options);
 enum status program_open(struct program *program);
 
 /*
- * Give stuck helpers HELPER_MILLISECONDS to end, wait for the output (at most --timeout), and free
- * everything. All connections and ids must be destroyed before. Return the exit status of main():
- * `status` or, if that is STATUS_SUCCESS, the result of writing the output. For STATUS_INTERRUPTED
- * end the process by the signal instead.
+ * Wait for stuck helpers (at most HELPER_MILLISECONDS) and for the output (at most --timeout), and
+ * free everything. All connections and ids must be destroyed before. Return the exit status of
+ * main(). It is `status` or, if that is STATUS_SUCCESS, the result of writing the output. For
+ * STATUS_INTERRUPTED end the process by the signal instead.
  */
 int program_end(struct program *program, enum status status);
 
 /*
  * Wait as process_wait() does. Handle the end of an abandoned helper, and return WAKEUP_OTHER for
- * it. WAKEUP_ENDED stores the connection whose thread has ended in `ended`.
+ * it. With WAKEUP_ENDED, `*ended` is the connection whose thread has ended.
  */
 enum wakeup program_wait(struct program *program, int64_t deadline, struct cm_event *event,
 			 struct device_event *device_event, struct connection **ended);

@@ -21,7 +21,7 @@ enum rejection {
 	REJECTION_CONSUMER_DEFINED = 28,
 };
 
-/* Return the name of a rejection reason; NULL if it is unknown or 0. */
+/* Return the name of a rejection reason, or NULL if it is unknown. */
 const char *rejection_describe(int status);
 
 /* Return what to check or to change after a rejection without a hello. */
@@ -29,15 +29,16 @@ const char *rejection_advice(int status);
 
 /*
  * Return the likely causes of an error of ibv_reg_mr(3), or of a call that creates an object of the
- * device; NULL if strerror(3) says it all. EAGAIN comes from the rdma cgroup, for every object
- * (rdmacg_try_charge() in the kernel), or from an mlx5 adapter that is full
- * (MLX5_CMD_STAT_NO_RES_ERR).
+ * device. Return NULL if strerror(3) says it all.
+ *
+ * EAGAIN comes from the rdma cgroup (rdmacg_try_charge() in the kernel), or from an mlx5 adapter
+ * that is full (MLX5_CMD_STAT_NO_RES_ERR).
  */
 const char *shortage_advice(int error);
 
 /*
- * Return advice for an error of librdmacm while it opens the device of an address; NULL if the rdma
- * cgroup does not cause that error.
+ * Return advice for an error of librdmacm while it opens the device of an address. Return NULL if
+ * the rdma cgroup does not cause that error.
  */
 const char *cgroup_advice(int error);
 
@@ -55,19 +56,21 @@ const char *cgroup_advice(int error);
 #define UNFOUND_ADVICE \
 	"; check that no RDMA device has node GUID 0 (/sys/class/infiniband/*/node_guid)"
 
-/* Why librdmacm does not find a device (ucma_query_addr() in its cma.c); `device`: its name. */
+/* Why librdmacm does not find the device of that name (ucma_query_addr() in its cma.c). */
 #define ZERO_GUID(device) "RDMA device " device " has node GUID 0, so librdmacm cannot find it"
 
 /* Advice on such a device, which is a virtual function without a configuration. */
-#define ZERO_GUID_ADVICE                                                                    \
-	"on the host that has the physical function set the virtual function's MAC address" \
-	", or over InfiniBand its node GUID ('ip link set PF vf N mac ADDRESS', "           \
-	"'... node_guid GUID'), then unbind and bind it"
+#define ZERO_GUID_ADVICE                                                                     \
+	"on the host that has the physical function set the virtual function's MAC address " \
+	"('ip link set PF vf N mac ADDRESS') or, over InfiniBand, its node GUID "            \
+	"('ip link set PF vf N node_guid GUID'), then unbind and bind it"
 
 /*
- * Return what to change if librdmacm finds no device. `present`: sysfs has a device. `openable`:
- * this process may open the files of all devices. `exclusive`: the RDMA subsystem gives each device
- * to one network namespace.
+ * Return what to change if librdmacm finds no device. Each parameter states a fact:
+ *
+ * - present: sysfs has a device.
+ * - openable: this process may open the files of all devices.
+ * - exclusive: the RDMA subsystem gives each device to one network namespace.
  */
 const char *missing_device_advice(bool present, bool openable, bool exclusive);
 

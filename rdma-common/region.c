@@ -39,9 +39,8 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 /* Maximum length of a ring in bytes. If memory is scarce, a ring is halved down to a page. */
 #define RING_SIZE ((uint64_t)8 << 20)
 /*
- * Bytes of a session's memory besides its regions: the stacks of its thread, its state, and about
- * 50 KiB in the kernel over Soft-RoCE. A stuck helper counts as much. Buffers of helpers use memory
- * outside the budget.
+ * Bytes of a session besides its regions: stack, state, and about 50 KiB in the kernel over
+ * Soft-RoCE. A stuck helper counts as much. The budget does not count the buffers of helpers.
  */
 #define SESSION_MEMORY ((uint64_t)64 << 10)
 
@@ -73,7 +72,6 @@ static uint64_t memory_left(const struct region_account *account)
 	return subtract(account->budget.total, memory_taken(account));
 }
 
-/* Return the bytes that the kernel may still lock for this process. */
 static uint64_t locked_left(const struct region_account *account)
 {
 	return subtract(account->budget.locked, account->registered);
@@ -127,8 +125,9 @@ static enum status region_create(const struct region_owner *owner, struct region
 }
 
 /*
- * Respect the memory limits of the cgroups, except for a session that is alone and whose ring of
- * `length` bytes is a page at most: reading them takes longer than the rest of its setup.
+ * Respect the memory limits of the cgroups from now on. Skip this for the only session while its
+ * ring of `length` bytes is at most a page: reading the limits takes longer than the rest of the
+ * setup.
  */
 static void consider_cgroups(struct region_account *account, uint64_t length)
 {
@@ -158,8 +157,8 @@ enum status register_control(const struct region_owner *owner, struct region *re
 #define SESSION_LEAST (SESSION_PAGES + 1)
 
 /*
- * Return the bytes that may still be locked, for the lengths of rings. A limit that the driver
- * applies makes rings shorter, but refuses none: newer kernels have drivers without it.
+ * Return the number of bytes that rings may still lock. A limit that only the driver applies makes
+ * rings shorter, but refuses none, because drivers of newer kernels do not apply it.
  */
 static uint64_t lockable(const struct region_owner *owner)
 {
@@ -170,7 +169,7 @@ static uint64_t lockable(const struct region_owner *owner)
 	return minimum(left, subtract(memory_lock_limit().bytes, owner->account->registered));
 }
 
-/* Return one ring's share of the memory that is left; `locked` bytes may still be locked. */
+/* Return one ring's share of the memory that is left. `locked` bytes may still be locked. */
 static uint64_t share_of_many(const struct region_account *account, uint64_t locked)
 {
 	uint64_t to_come = subtract(SESSIONS, atomic_load(&account->sessions));
@@ -191,7 +190,7 @@ static uint64_t *longer_ring(struct ring_lengths *lengths)
 	return lengths->incoming > lengths->outgoing ? &lengths->incoming : &lengths->outgoing;
 }
 
-/* Return `length`, but at most the whole pages of `most` bytes, and these are at least one. */
+/* Return `length`, but at most the whole pages in `most` bytes. At least one page is allowed. */
 static uint64_t at_most(uint64_t length, uint64_t most)
 {
 	most -= most % page_size();
@@ -207,8 +206,8 @@ static uint64_t ring_length(const struct stream_plan *stream)
 }
 
 /*
- * Shorten the rings to the memory that is left, the longer one first; in a program with several
- * sessions, also to one share each.
+ * Shorten the rings to the memory that is left. The shorter ring gets at most half of it. In a
+ * program with several sessions, each ring also gets at most one share.
  */
 static void fit_rings(const struct region_owner *owner, struct ring_lengths *lengths)
 {
@@ -259,7 +258,7 @@ static enum status try_rings(const struct region_owner *owner, struct region *ou
 }
 
 /*
- * If the registration fails, halve the longer ring, in whole pages, and retry. Both rings thus
+ * If the registration fails, halve the longer ring, in whole pages, and try again. So both rings
  * shrink together, down to a page each.
  */
 enum status register_rings(const struct region_owner *owner, struct region *outgoing,

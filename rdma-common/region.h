@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Registered memory of a connection: the control region for messages and a ring for each stream;
- * and the budget that all connections share. A region has only the access flags that the operation
- * needs.
+ * Registered memory of a connection: the control region for messages, and a ring for each stream.
+ * All connections share a budget. A region has only the access flags that the operation needs.
  *
  * Threads: the main thread, before the connection's thread starts or after it has ended.
  */
@@ -31,8 +30,8 @@ struct region {
 };
 
 /*
- * The slots of the control region, one cache line each: one for each receive, then one for each
- * message type to send.
+ * The slots of the control region: one for each receive, then one for each message type to send. A
+ * slot is a cache line.
  */
 #define SLOT_SIZE ((size_t)64)
 #define SEND_SLOT RECEIVES
@@ -67,18 +66,17 @@ enum status register_control(const struct region_owner *owner, struct region *re
 			     struct failure *failure);
 
 /*
- * Register the rings of the streams that `plan` has. The peer's hello must be known. Store the
- * rings' lengths in the plan: the stream's length, at most 8 MiB. If memory is scarce, a ring is
- * shorter, down to a page. Return STATUS_SUCCESS, or a failure if not even a page for each stream
- * can be registered.
+ * Register the rings of the streams that `plan` has. The peer's hello must be known. A ring has the
+ * length of its stream, but at most 8 MiB. If memory is scarce, it is shorter, down to a page.
+ * Store the lengths in the plan. Fail if not even a page for each stream can be registered.
  */
 enum status register_rings(const struct region_owner *owner, struct region *outgoing,
 			   struct region *incoming, struct transfer_plan *plan,
 			   struct failure *failure);
 
 /*
- * Deregister and free the region. If deregistering fails, warn, and do not unmap memory that the
- * adapter may still use.
+ * Deregister and free the region. If it cannot be deregistered, warn, and leave the memory mapped,
+ * because the adapter may still use it.
  */
 void region_destroy(const struct region_owner *owner, struct region *region);
 

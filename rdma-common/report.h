@@ -11,12 +11,12 @@
 #include "connection.h"
 
 /*
- * Print the disconnection, the figures and counters (prints_figures()) and, if the session failed,
- * the reason. A server prints one status line for a successful session of --check.
+ * Print the end of a session: the disconnection, the figures and counters if prints_figures(), and
+ * the reason of a failure. A server prints one status line for a successful session of --check.
  */
 void report_session(const struct connection *connection);
 
-/* Print the port on which the server listens; with --json, also as an object. */
+/* Print the port on which the server listens. With --json, print it also as an object. */
 void report_listening(const struct program *program, uint16_t port);
 
 /* With --json, print the result of the session as one object. */
@@ -26,9 +26,9 @@ void report_json(const struct connection *connection);
 void report_path(const struct connection *connection);
 
 /*
- * Print the sum of the program's connections, with the slowest and the fastest; with --json, also
- * as an object. `status` is the program's exit status. A session that failed before it began counts
- * as failed.
+ * Print the sum of the program's connections, the slowest and the fastest. With --json, print them
+ * also as an object. `status` is the program's exit status. A session that failed before it began
+ * counts as failed.
  */
 void report_sum(const struct program *program, enum status status);
 

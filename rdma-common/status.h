@@ -27,20 +27,23 @@ enum status {
 	STATUS_TIMED_OUT = 5,      /* no progress during --timeout */
 	STATUS_PEER_LOST = 6,      /* the peer left in the middle of a session */
 	STATUS_CONTENTS_WRONG = 7, /* damaged payload, or a message that violates the protocol */
-	STATUS_TOO_SLOW = 8,       /* verified, but slower than --min-rate; with --check: something
-				      slows this host, or packets are lost */
-	STATUS_INTERRUPTED = 9,    /* SIGINT, SIGTERM or SIGHUP */
+	/*
+	 * Verified, but slower than --min-rate. With --check: something slows this host, or packets
+	 * are lost.
+	 */
+	STATUS_TOO_SLOW = 8,
+	STATUS_INTERRUPTED = 9, /* SIGINT, SIGTERM or SIGHUP */
 };
 
 /* Size of the text of a reason, with the terminating zero. */
 #define CAUSE_SIZE 512
 
 /*
- * A function that can fail for several reasons fills in its caller's struct failure; the caller
+ * A function that can fail for several reasons fills in its caller's struct failure. The caller
  * decides if the session or the program has failed.
  */
 struct failure {
-	enum status status;     /* STATUS_SUCCESS: no failure */
+	enum status status;     /* STATUS_SUCCESS if nothing failed */
 	char cause[CAUSE_SIZE]; /* the attempt, its object, the reason, and advice */
 };
 
@@ -64,7 +67,7 @@ enum status failure_set(struct failure *failure, enum status status, const char 
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * A user's text, such as a file's name, for a message. The middle of a long one is left out, so
+ * A user's text, such as a file's name, for a message. The middle of a long text is omitted, so
  * that the reason and the advice have room.
  */
 #define ELLIPSIZED_SIZE 128
@@ -74,20 +77,20 @@ struct ellipsize {
 struct ellipsize ellipsize(const char *name);
 
 /*
- * Return the status of two sessions together: an interruption, else the failure with the higher
- * number, but any other failure outranks STATUS_TOO_SLOW.
+ * Return the status of two sessions together: the higher number. But any other failure outranks
+ * STATUS_TOO_SLOW.
  */
 enum status worse_status(enum status one, enum status other);
 
 /*
- * Call a verb, and return its errno value, or 0: verb_error(ibv_destroy_cq(cq)). ibv_post_send(3)
- * promises a positive value, but libcxgb4 and libsiw negate some values, and libsiw also returns -1
- * with errno.
+ * Call a verb, and return its errno value, or 0, as in verb_error(ibv_destroy_cq(cq)). The result
+ * of ibv_post_send(3) should be positive. But libcxgb4 and libsiw negate some values, and libsiw
+ * also returns -1 with errno.
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
 /*
- * Return the errno value for a verb's nonzero result. errno must be 0 before the verb is called;
- * -1 without errno becomes EPERM.
+ * Return the errno value for a verb's nonzero result. errno must be 0 before the verb is called. A
+ * result of -1 without errno becomes EPERM.
  */
 int failed_verb_error(int result);
 static inline int verb_result_error(int result)

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * Copy the first line that begins with `key` into `line`, an array of `size` bytes, without the
- * newline and blanks at its end; an empty string if there is none.
+ * Copy the first line that begins with `key` into `line`, an array of `size` bytes. Remove the
+ * newline and blanks at its end. Without such a line, store an empty string.
  */
 static void copy_line(int folder, const char *path, const char *key, char *line, int size)
 {

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 /*
- * A line without the newline and blanks at its end; long enough for a list of processors with many
- * gaps.
+ * A line without the newline and blanks at its end. The size suffices for a list of processors with
+ * many gaps.
  */
 struct sysfs_line {
 	char text[4096];
@@ -29,9 +29,9 @@ struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 #define sysfs_read_line(...) sysfs_find_line("", __VA_ARGS__)
 
 /*
- * Read the number at the beginning of a file in the folder that is open as `folder` (openat(2)).
- * Return false and leave `*number` unchanged if the file cannot be read or begins with something
- * else.
+ * Read the number at the beginning of the file `name` in the folder that is open as `folder`
+ * (openat(2)). If there is no number, or the file cannot be read, return false and leave `*number`
+ * unchanged.
  */
 bool sysfs_read_number(int folder, const char *name, uint64_t *number);
 
