@@ -577,13 +577,17 @@ void evidence_collect_listeners(struct evidence *evidence, const struct flow *fl
 static void find_roce_socket(struct evidence *evidence)
 {
 	FILE *file = fopen("/proc/net/udp", "re");
-	unsigned int port = 0;
+	unsigned long port = 0;
 	char line[256];
 
 	if (!file)
 		return;
-	while (port != ROCE_PORT && fgets(line, sizeof(line), file))
-		sscanf(line, "%*[^:]: %*[^:]:%x", &port);
+	while (port != ROCE_PORT && fgets(line, sizeof(line), file)) {
+		const char *address = strchr(line, ':');
+		const char *colon = address ? strchr(address + 1, ':') : NULL;
+
+		port = colon ? strtoul(colon + 1, NULL, 16) : 0;
+	}
 	fclose(file);
 	evidence_set(evidence, FACT_roce_socket, port == ROCE_PORT ? "yes" : "no");
 }
