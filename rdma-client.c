@@ -449,7 +449,7 @@ static void wait_for_sessions(struct client *client)
 	while ((deadline = next_deadline(program)) >= 0) {
 		if (now_milliseconds() >= client->stop_time) {
 			client->stop_time = INT64_MAX; /* interrupt only once */
-			connection_notify_all(program, NOTIFY_INTERRUPTED);
+			connection_stop_all(program);
 		}
 		if (deadline > client->stop_time)
 			deadline = client->stop_time;
@@ -462,11 +462,11 @@ static void wait_for_sessions(struct client *client)
 			break;
 		case WAKEUP_SIGNAL:
 			client->settled = true;
-			connection_notify_all(program, NOTIFY_INTERRUPTED);
+			connection_stop_all(program);
 			break;
 		case WAKEUP_EXHAUSTED:
 			client->settled = true;
-			connection_notify_all(program, NOTIFY_ABANDONED);
+			connection_stop_all(program);
 			break;
 		default:
 			check_time(program);

@@ -599,14 +599,6 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 
 /* ---- Notifications from the main thread ---- */
 
-static void fail_for(struct session *session, enum notification notification)
-{
-	struct failure failure;
-
-	explain_notification(session->shared, notification, &failure);
-	feed_failure(session, EVENT_FAILED, &failure);
-}
-
 /*
  * Handle a failed establishment. Ignore it on an established connection: Linux since 6.0 reports
  * UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a moment. The
@@ -615,16 +607,7 @@ static void fail_for(struct session *session, enum notification notification)
 static void handle_not_established(struct session *session)
 {
 	if (session->protocol.phase == PHASE_CONNECTING)
-		fail_for(session, NOTIFY_NOT_ESTABLISHED);
-}
-
-static void handle_not_accepted(struct session *session)
-{
-	struct failure failure;
-
-	accept_failed(session->setup->id, &session->setup->terms.limits,
-		      &session->setup->terms.peer, session->shared->setup_error, &failure);
-	feed_failure(session, EVENT_FAILED, &failure);
+		feed_failure(session, EVENT_FAILED, &session->shared->not_established);
 }
 
 /*
@@ -636,7 +619,7 @@ static void handle_rejected(struct session *session)
 	if (session->protocol.connected)
 		session_handle(session, EVENT_DISCONNECTED);
 	else
-		fail_for(session, NOTIFY_REJECTED);
+		session_feed(session, EVENT_FAILED, STATUS_PEER_LOST, 0);
 }
 
 static void handle_notifications(struct session *session)
@@ -647,22 +630,14 @@ static void handle_notifications(struct session *session)
 		session_handle(session, EVENT_ESTABLISHED);
 	if (notifications & NOTIFY_NOT_ESTABLISHED)
 		handle_not_established(session);
-	if (notifications & NOTIFY_NOT_ACCEPTED)
-		handle_not_accepted(session);
-	if (notifications & NOTIFY_DEVICE_REMOVED)
-		fail_for(session, NOTIFY_DEVICE_REMOVED);
-	if (notifications & NOTIFY_DEVICE_EVENT)
-		fail_for(session, NOTIFY_DEVICE_EVENT);
+	if (notifications & NOTIFY_FAILED)
+		feed_failure(session, EVENT_FAILED, &session->shared->failure);
 	if (notifications & NOTIFY_BROKEN)
 		session_handle(session, EVENT_FLUSHED);
 	if (notifications & NOTIFY_REJECTED)
 		handle_rejected(session);
 	if (notifications & NOTIFY_DISCONNECTED)
 		session_handle(session, EVENT_DISCONNECTED);
-	if (notifications & NOTIFY_INTERRUPTED)
-		session_handle(session, EVENT_INTERRUPTED);
-	if (notifications & NOTIFY_ABANDONED)
-		fail_for(session, NOTIFY_ABANDONED);
 }
 
 /* ---- Both payloads ---- */

@@ -6,7 +6,7 @@
  * destroys them (rdma-common/connection.h). Each session has a thread. It polls the completion
  * queue, and owns the state of the session while it runs. A helper (rdma-common/helper.h) does the
  * I/O that may block on a disk or a pipe. Sessions need no lock: the main thread reaches a running
- * session only by connection_notify().
+ * session only by notifications.
  *
  * The calls of the thread report errors in three ways:
  * - rdma_disconnect(3) and ibv_get_cq_event(3) return -1 and set errno.

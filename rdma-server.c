@@ -484,12 +484,12 @@ static enum status serve_clients(struct server *server)
 			break;
 		case WAKEUP_SIGNAL:
 			server->stopping = true;
-			connection_notify_all(&server->program, NOTIFY_INTERRUPTED);
+			connection_stop_all(&server->program);
 			break;
 		case WAKEUP_EXHAUSTED:
 			server->stopping = true;
 			server->status = STATUS_LOCAL_FAILURE;
-			connection_notify_all(&server->program, NOTIFY_ABANDONED);
+			connection_stop_all(&server->program);
 			break;
 		default:
 			break;

@@ -199,7 +199,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 				   strerror(error));
 	if (create_queue_pair(setup->id, setup->owner.pd, setup->cq, connection,
 			      &setup->terms.limits)) {
-		connection->shared.setup_error = errno;
+		connection->setup_error = errno;
 		return creation_failed(failure, "rdma_create_qp", true);
 	}
 	if (setup->terms.limits.depth < depth)
@@ -454,23 +454,39 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
-/*
- * Pass the notification to the connection's thread. NOTIFY_ESTABLISHED may precede the thread. Any
- * other notification but NOTIFY_BROKEN ends a connection that has no thread.
- */
-static void connection_notify(struct connection *connection, enum notification notification)
+static void notify_thread(struct connection *connection, enum notification notification)
 {
-	struct failure failure;
+	atomic_fetch_or(&connection->shared.notifications, notification);
+	eventfd_write(connection->shared.wake, 1);
+}
 
-	if (connection->running || notification == NOTIFY_ESTABLISHED) {
-		atomic_fetch_or(&connection->shared.notifications, notification);
-		eventfd_write(connection->shared.wake, 1);
-		return;
+/* Notify the connection's thread that the peer is lost. Without a thread, record that. */
+static void notify_end(struct connection *connection, enum notification notification)
+{
+	if (connection->running)
+		notify_thread(connection, notification);
+	else
+		connection_fail(connection, STATUS_PEER_LOST, "%s",
+				status_describe(STATUS_PEER_LOST));
+}
+
+/*
+ * Notify the connection's thread of a failure, unless it was notified of one before. Without a
+ * thread, record the failure.
+ */
+static void notify_failure(struct connection *connection, enum notification notification,
+			   const struct failure *failure)
+{
+	struct failure *shared = notification == NOTIFY_FAILED
+					 ? &connection->shared.failure
+					 : &connection->shared.not_established;
+
+	if (!connection->running) {
+		connection_fail(connection, failure->status, "%s", failure->cause);
+	} else if (shared->status == STATUS_SUCCESS) {
+		*shared = *failure;
+		notify_thread(connection, notification);
 	}
-	if (notification == NOTIFY_BROKEN) /* the event that gives the reason follows */
-		return;
-	explain_notification(&connection->shared, notification, &failure);
-	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 
 enum status connection_start(struct connection *connection)
@@ -499,20 +515,23 @@ static void reject(struct connection *connection, enum refusal refusal)
 	if (!reject_request(setup->id, &setup->options, refusal))
 		return;
 	print_trace(&setup->log, "rdma_reject: %s", strerror(errno));
-	connection->withdrawn =
-		means_withdrawn(connection->shared.setup_error, setup->terms.limits.iwarp);
+	connection->withdrawn = means_withdrawn(connection->setup_error, setup->terms.limits.iwarp);
 }
 
 static void setup_failed(struct connection *connection, int error)
 {
-	connection->shared.setup_error = error;
+	connection->setup_error = error;
 	reject(connection, connection->setup_refusal);
 }
 
 void connection_not_accepted(struct connection *connection, int error)
 {
+	const struct terms *terms = &connection->setup.terms;
+	struct failure failure;
+
 	setup_failed(connection, error);
-	connection_notify(connection, NOTIFY_NOT_ACCEPTED);
+	accept_failed(connection->setup.id, &terms->limits, &terms->peer, error, &failure);
+	notify_failure(connection, NOTIFY_FAILED, &failure);
 }
 
 void connection_reject(struct connection *connection, enum refusal refusal)
@@ -542,55 +561,93 @@ bool connection_is_over(const struct connection *connection)
 	return connection->ended || connection->setup.failure.status != STATUS_SUCCESS;
 }
 
+static void handle_removal(struct connection *connection)
+{
+	struct failure failure;
+
+	connection->device_removed = true;
+	failure_set(&failure, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
+	notify_failure(connection, NOTIFY_FAILED, &failure);
+}
+
+static void handle_unreachable(struct connection *connection, const struct cm_event *event)
+{
+	const struct cm_failure reason = { .type = event->type,
+					   .status = event->status,
+					   .library_error = event->library_error };
+	struct failure failure;
+
+	if (event->library_error && !connection->setup_error) /* the first event counts */
+		setup_failed(connection, event->library_error);
+	not_established(&reason, &failure);
+	notify_failure(connection, NOTIFY_NOT_ESTABLISHED, &failure);
+}
+
 void connection_cm_event(struct connection *connection, const struct cm_event *event)
 {
 	print_trace(&connection->setup.log, "%s, status %d", rdma_event_str(event->type),
 		    event->status);
 	switch (event->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
-		connection_notify(connection, NOTIFY_ESTABLISHED);
+		notify_thread(connection, NOTIFY_ESTABLISHED);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		connection_notify(connection, NOTIFY_DISCONNECTED);
-		break;
-	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		connection->device_removed = true;
-		connection_notify(connection, NOTIFY_DEVICE_REMOVED);
+		notify_end(connection, NOTIFY_DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		connection_notify(connection, NOTIFY_REJECTED);
+		notify_end(connection, NOTIFY_REJECTED);
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		handle_removal(connection);
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		if (connection->shared.establishment.type) /* the first event counts */
-			break;
-		connection->shared.establishment =
-			(struct cm_failure){ .type = event->type,
-					     .status = event->status,
-					     .library_error = event->library_error };
-		if (event->library_error)
-			setup_failed(connection, event->library_error);
-		connection_notify(connection, NOTIFY_NOT_ESTABLISHED);
+		handle_unreachable(connection, event);
 		break;
 	default: /* nothing to do, for example TIMEWAIT_EXIT */
 		break;
 	}
 }
 
-void connection_notify_all(struct program *program, enum notification notification)
+void connection_stop_all(struct program *program)
 {
+	int error = program->process.channel_error;
 	struct connection *connection;
+	struct failure failure;
 
-	for (connection = program->connections.first; connection; connection = connection->next) {
-		if (notification == NOTIFY_ABANDONED)
-			connection->shared.channel_error = program->process.channel_error;
-		connection_notify(connection, notification);
-	}
+	if (error)
+		failure_set(&failure, STATUS_LOCAL_FAILURE, CHANNEL_FAILED, strerror(error));
+	else
+		failure_set(&failure, STATUS_INTERRUPTED, "%s",
+			    status_describe(STATUS_INTERRUPTED));
+	for (connection = program->connections.first; connection; connection = connection->next)
+		notify_failure(connection, NOTIFY_FAILED, &failure);
 }
 
-static void notify_device_event(struct program *program, const struct device_event *event)
+/*
+ * Return true if the peer caused the event: by a wrong opcode or key, or by more READs than agreed
+ * (InfiniBand Architecture Specification, affiliated asynchronous errors).
+ */
+static bool is_peers_fault(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
+}
+
+static void explain_device_event(const struct device_event *event, struct failure *failure)
+{
+	if (is_peers_fault(event->type))
+		failure_set(failure, STATUS_CONTENTS_WRONG,
+			    "the peer sent a request that RDMA device %s cannot accept: %s",
+			    event->device.text, ibv_event_type_str(event->type));
+	else
+		failure_set(failure, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
+			    event->device.text, ibv_event_type_str(event->type));
+}
+
+static void handle_device_event(struct program *program, const struct device_event *event)
 {
 	struct connection *connection = event->context;
+	struct failure failure;
 
 	print_trace(&program->log, "device %s: %s", event->device.text,
 		    ibv_event_type_str(event->type));
@@ -598,13 +655,12 @@ static void notify_device_event(struct program *program, const struct device_eve
 		return;
 	/* over TCP each event of a queue pair means a broken connection */
 	if (connection->setup.terms.limits.iwarp && event->type != IBV_EVENT_CQ_ERR) {
-		connection_notify(connection, NOTIFY_BROKEN);
+		if (connection->running) /* else the event that gives the reason follows */
+			notify_thread(connection, NOTIFY_BROKEN);
 		return;
 	}
-	if (connection->shared.device_event.device.text[0]) /* the first event counts */
-		return;
-	connection->shared.device_event = *event;
-	connection_notify(connection, NOTIFY_DEVICE_EVENT);
+	explain_device_event(event, &failure);
+	notify_failure(connection, NOTIFY_FAILED, &failure);
 }
 
 enum wakeup connection_wait(struct program *program, int64_t deadline, struct cm_event *event,
@@ -615,7 +671,7 @@ enum wakeup connection_wait(struct program *program, int64_t deadline, struct cm
 
 	if (wakeup != WAKEUP_DEVICE_EVENT)
 		return wakeup;
-	notify_device_event(program, &device_event);
+	handle_device_event(program, &device_event);
 	return WAKEUP_OTHER;
 }
 

@@ -33,6 +33,7 @@ struct connection {
 	int connect_status;
 	bool rejected;               /* client: the server rejected the connection */
 	struct peer_hello rejection; /* valid if `rejected` */
+	int setup_error;             /* errno of the setup call that failed, or 0 */
 	enum refusal setup_refusal; /* server: the reason that the client gets if the setup fails */
 
 	/* Reasons of the end: */
@@ -108,8 +109,8 @@ enum status connection_start(struct connection *connection);
 void connection_reject(struct connection *connection, enum refusal refusal);
 
 /*
- * Reject the client because rdma_accept(3) failed with `error`. Notify the connection's thread,
- * which runs.
+ * Reject the client because rdma_accept(3) failed with `error`, and stop the session. Its thread
+ * runs.
  */
 void connection_not_accepted(struct connection *connection, int error);
 
@@ -129,8 +130,11 @@ bool connection_is_over(const struct connection *connection);
 /* Handle an event that means the same in both programs. The connection's thread may run. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 
-/* Notify all connections. Their threads may run. */
-void connection_notify_all(struct program *program, enum notification notification);
+/*
+ * Stop all connections: the event channel has failed, or else the program was interrupted. Their
+ * threads may run.
+ */
+void connection_stop_all(struct program *program);
 
 /*
  * Wait as program_wait() does, but handle device events, and return WAKEUP_OTHER for them. After

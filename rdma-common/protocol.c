@@ -16,8 +16,7 @@ const char *event_name(enum event_type type)
 		NAME(EVENT_GAVE_UP),       NAME(EVENT_FAILED),
 		NAME(EVENT_SEND_REFUSED),  NAME(EVENT_RECEIVE_REFUSED),
 		NAME(EVENT_FLUSHED),       NAME(EVENT_DISCONNECTED),
-		NAME(EVENT_DRAINED),       NAME(EVENT_DEADLINE),
-		NAME(EVENT_INTERRUPTED)
+		NAME(EVENT_DRAINED),       NAME(EVENT_DEADLINE)
 	};
 
 	return names[type];
@@ -488,9 +487,6 @@ static void record(struct step *step, struct event event)
 		/* while connecting, an event with the reason follows */
 		if (protocol->phase == PHASE_EXCHANGING)
 			close_with(step, STATUS_PEER_LOST);
-		break;
-	case EVENT_INTERRUPTED:
-		close_with(step, STATUS_INTERRUPTED);
 		break;
 	case EVENT_DRAINED:
 		protocol->drained = true;

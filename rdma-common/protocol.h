@@ -114,7 +114,6 @@ enum event_type {
 	EVENT_DISCONNECTED,
 	EVENT_DRAINED, /* the last posted work request has completed, while closing */
 	EVENT_DEADLINE,
-	EVENT_INTERRUPTED,
 	EVENT_TYPES
 };
 

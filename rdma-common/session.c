@@ -109,54 +109,6 @@ void refuse_post(struct session *session, enum event_type event, const char *ver
 	explain_event(session, event, STATUS_SUCCESS, "%s failed: %s", verb, strerror(error));
 }
 
-/*
- * Return true if the peer caused the event: by a wrong opcode or key, or by more READs than agreed
- * (InfiniBand Architecture Specification, affiliated asynchronous errors).
- */
-static bool is_peers_fault(enum ibv_event_type type)
-{
-	return type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
-}
-
-static void explain_device_event(const struct device_event *event, struct failure *failure)
-{
-	if (is_peers_fault(event->type))
-		failure_set(failure, STATUS_CONTENTS_WRONG,
-			    "the peer sent a request that RDMA device %s cannot accept: %s",
-			    event->device.text, ibv_event_type_str(event->type));
-	else
-		failure_set(failure, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
-			    event->device.text, ibv_event_type_str(event->type));
-}
-
-void explain_notification(const struct shared *shared, enum notification notification,
-			  struct failure *failure)
-{
-	enum status status = STATUS_PEER_LOST;
-
-	switch (notification) {
-	case NOTIFY_NOT_ESTABLISHED:
-		not_established(&shared->establishment, failure);
-		return;
-	case NOTIFY_DEVICE_EVENT:
-		explain_device_event(&shared->device_event, failure);
-		return;
-	case NOTIFY_DEVICE_REMOVED:
-		failure_set(failure, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
-		return;
-	case NOTIFY_INTERRUPTED:
-		status = STATUS_INTERRUPTED;
-		break;
-	case NOTIFY_ABANDONED:
-		failure_set(failure, STATUS_LOCAL_FAILURE, CHANNEL_FAILED,
-			    strerror(shared->channel_error));
-		return;
-	default: /* the peer has rejected or disconnected */
-		break;
-	}
-	failure_set(failure, status, "%s", status_describe(status));
-}
-
 /* ---- When --timeout expires ---- */
 
 /*

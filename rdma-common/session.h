@@ -45,15 +45,11 @@
 /* Notifications from the main thread to a connection's thread: bits of a set. */
 enum notification {
 	NOTIFY_ESTABLISHED = 1 << 0,
-	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* reason in shared->establishment */
-	NOTIFY_NOT_ACCEPTED = 1 << 2,    /* reason in shared->setup_error */
-	NOTIFY_REJECTED = 1 << 3,
-	NOTIFY_DISCONNECTED = 1 << 4,
-	NOTIFY_DEVICE_REMOVED = 1 << 5,
-	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in shared->device_event */
-	NOTIFY_BROKEN = 1 << 7,       /* over iWARP: the device reports that the connection broke */
-	NOTIFY_INTERRUPTED = 1 << 8,
-	NOTIFY_ABANDONED = 1 << 9, /* no more events will arrive: shared->channel_error */
+	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* reason in shared->not_established */
+	NOTIFY_REJECTED = 1 << 2,
+	NOTIFY_DISCONNECTED = 1 << 3,
+	NOTIFY_BROKEN = 1 << 4, /* over iWARP: the device reports that the connection broke */
+	NOTIFY_FAILED = 1 << 5, /* reason in shared->failure */
 };
 
 /*
@@ -94,12 +90,10 @@ struct setup {
  * sequentially consistent, so a thread that sees the bit also sees the data.
  */
 struct shared {
-	atomic_uint notifications; /* enum notification, or-ed */
-	int wake;                  /* eventfd(2) that wakes the connection's thread */
-	struct cm_failure establishment;
-	int setup_error;   /* errno of the setup call that failed, or 0 */
-	int channel_error; /* errno of the failed event channel */
-	struct device_event device_event;
+	atomic_uint notifications;      /* enum notification, or-ed */
+	int wake;                       /* eventfd(2) that wakes the connection's thread */
+	struct failure not_established; /* the first reason */
+	struct failure failure;         /* the first reason */
 };
 
 /*
@@ -200,10 +194,6 @@ bool operation_completed(const struct session *session);
 
 /* Return how the session ended. Main thread, after it has joined the connection's thread. */
 struct failure session_result(const struct session *session);
-
-/* Describe in `failure` why a notification ends a connection. Any thread. */
-void explain_notification(const struct shared *shared, enum notification notification,
-			  struct failure *failure);
 
 /* ---- Deadlines ---- */
 

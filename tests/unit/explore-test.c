@@ -808,7 +808,7 @@ static void disturbances(const struct world *world, enum role role)
 	if (!fault_possible(world))
 		return;
 	next.faults++;
-	happen(&next, role, EVENT_INTERRUPTED, STATUS_SUCCESS);
+	happen(&next, role, EVENT_FAILED, STATUS_INTERRUPTED);
 	if (setting.tutorial[role])
 		return; /* the tutorial's program has no deadlines */
 	next = *world;

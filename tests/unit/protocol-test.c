@@ -60,7 +60,7 @@ static const struct course sessions[] = {
 { "the peer's MSG_DONE may come before the completion of this side's MSG_MR", NEW, "s", "w", false,
   { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
 { "a message may overtake ESTABLISHED", NEW, "s", "w", false,
-  { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_INTERRUPTED },
+  { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_FAILED, ACTION_DISCONNECT, STATUS_INTERRUPTED }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_INTERRUPTED },
 { "the server's MSG_MR may come before the completion of the client's", NEW, "c", "w", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, IS_LEFT }, LOST },
 /* The tutorial's program disconnects after its last completion and message. */
@@ -89,7 +89,7 @@ static const struct course sessions[] = {
 { "a session with a silent peer ends at the third deadline", OPERATING, "cs", "rw", false,
   { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, STATUS_TIMED_OUT },
 { "a session ends after the verification that has begun", DONE, "s", "r", false,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, STATUS_INTERRUPTED },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_FAILED, ACTION_DISCONNECT, STATUS_INTERRUPTED }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, STATUS_INTERRUPTED },
 { "a good verdict on a payload that was not sent breaks the protocol", CONNECTED, "c", "rw", false,
   { { EVENT_MR_RECEIVED, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
 { "one good verdict is not enough", OPERATING, "s", "w", false,
@@ -98,7 +98,7 @@ static const struct course sessions[] = {
   { { EVENT_FAILED, ACTION_DISCONNECT, REFUSED }, { EVENT_FAILED, 0, FAILED }, { EVENT_FAILED, 0, WRONG }, LEAVES }, REFUSED },
 #define VERIFIED(end, how) { "a verified session succeeds, whatever ends it", DONE, "s", "r", false, \
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { end, ACTION_DISCONNECT, how }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, GOOD }
-VERIFIED(EVENT_DEADLINE, GOOD), VERIFIED(EVENT_INTERRUPTED, GOOD), VERIFIED(EVENT_FLUSHED, GOOD),
+VERIFIED(EVENT_DEADLINE, GOOD), VERIFIED(EVENT_FAILED, STATUS_INTERRUPTED), VERIFIED(EVENT_FLUSHED, GOOD),
 VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
 /* Posting a request fails, possibly because the peer has disconnected. */
 #define REFUSED_SEND { EVENT_SEND_REFUSED, 0, 0 }
@@ -119,7 +119,7 @@ VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
 { "a local failure explains a rejected request", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, FAILED }, LEAVES }, FAILED },
 { "a message that breaks the protocol explains a rejected request", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, WRONG }, LEAVES }, WRONG },
 { "a signal ends the wait for an explanation", OPERATING, "cs", "rw", false,
-  { REFUSED_SEND, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, LEAVES }, STATUS_INTERRUPTED },
+  { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, STATUS_INTERRUPTED }, LEAVES }, STATUS_INTERRUPTED },
 { "a failure after this side's disconnect does not explain a rejected request", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, { EVENT_FAILED, 0, REFUSED }, LEAVES }, FAILED },
 { "a drained session still disconnects at the deadline", OPERATING, "cs", "rw", false,
@@ -247,7 +247,7 @@ TEST(new_session_is_connecting_and_has_sent_nothing)
 
 TEST(every_event_and_stage_has_a_name)
 {
-	assert_string_equal(event_name(EVENT_INTERRUPTED), "EVENT_INTERRUPTED");
+	assert_string_equal(event_name(EVENT_DEADLINE), "EVENT_DEADLINE");
 	assert_string_equal(phase_name(PHASE_FINISHED), "PHASE_FINISHED");
 	assert_string_equal(local_stage_name(LOCAL_VERDICT_SENT), "LOCAL_VERDICT_SENT");
 	assert_string_equal(remote_stage_name(REMOTE_GAVE_UP), "REMOTE_GAVE_UP");
@@ -390,7 +390,7 @@ static const struct {
 	{ EVENT_FAILED, FAILED }, { EVENT_FAILED, STATUS_UNRESOLVED }, { EVENT_FAILED, REFUSED },
 	{ EVENT_FAILED, STATUS_TIMED_OUT }, { EVENT_FAILED, LOST }, { EVENT_FAILED, WRONG },
 	{ EVENT_SEND_REFUSED, GOOD }, { EVENT_RECEIVE_REFUSED, GOOD },
-	{ EVENT_FLUSHED, GOOD }, { EVENT_DISCONNECTED, GOOD }, { EVENT_DRAINED, GOOD }, { EVENT_DEADLINE, GOOD }, { EVENT_INTERRUPTED, GOOD },
+	{ EVENT_FLUSHED, GOOD }, { EVENT_DISCONNECTED, GOOD }, { EVENT_DRAINED, GOOD }, { EVENT_DEADLINE, GOOD }, { EVENT_FAILED, STATUS_INTERRUPTED },
 	{ EVENT_PEER_GAVE_UP, WRONG }, { EVENT_PEER_GAVE_UP, REFUSED }, { EVENT_GAVE_UP, FAILED },
 	/* clang-format on */
 };
