@@ -600,9 +600,9 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 /* ---- Notifications from the main thread ---- */
 
 /*
- * Handle a failed establishment. Ignore it on an established connection: Linux since 6.0 reports
- * UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a moment. The
- * transport's retries and the deadline decide.
+ * Linux since 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address,
+ * even for a moment. Once the connection is established, the transport's retries and the deadline
+ * decide.
  */
 static void handle_not_established(struct session *session)
 {
@@ -652,7 +652,7 @@ static bool fill_ring(struct session *session)
 	bool moved;
 
 	if (transfer_source_has_ended(&session->transfer))
-		return false; /* a repeated operation sends the same bytes again */
+		return false;
 	failure.status = STATUS_SUCCESS;
 	if (session->protocol.phase >= PHASE_CLOSING || session->protocol.gave_up)
 		return helper_discard(session->outgoing.helper);
@@ -873,7 +873,6 @@ static void force_error(struct session *session)
 
 /*
  * Disconnect, even if the peer has: some providers flush the receives only after both sides have.
- * If that is not possible, force the error state.
  */
 static void disconnect(struct session *session)
 {
@@ -994,7 +993,7 @@ static void channel_failed(struct session *session, int error)
 			     strerror(error));
 }
 
-/* Take one completion event. session_run() acknowledges all at the end. */
+/* session_run() acknowledges all events at the end. */
 static void take_event(struct session *session)
 {
 	struct ibv_cq *cq;
@@ -1055,7 +1054,7 @@ static void wait_for_descriptors(struct session *session, int milliseconds)
 
 /*
  * Wait until something happens or a clock is due. Return true if the next turn must look at
- * everything. With --busy-poll most calls do not wait, and return false.
+ * everything.
  */
 static bool wait_for_work(struct session *session)
 {

@@ -113,18 +113,18 @@ void refuse_post(struct session *session, enum event_type event, const char *ver
 
 /*
  * A session fails after a wait of --timeout. These events restart the wait:
- * - each step of the state machine until closing
- * - a MSG_WINDOW that reports progress
- * - a completion of this side's operation, unless the peer's program owes something. The peer's
+ * - Each step of the state machine until closing.
+ * - A MSG_WINDOW that reports progress.
+ * - A completion of this side's operation, unless the peer's program owes something. The peer's
  *   adapter completes requests even if the program is stopped.
- * - a piece that this side fills, copies or stores, unless the peer or the wire owes something
+ * - A piece that this side fills, copies or stores, unless the peer or the wire owes something.
  *
  * A side that waits only for its own disk or pipe gives up earlier (OWN_DELAYS_PER_TIMEOUT) and
  * reports that reason, before the peer's wait ends.
  *
- * Closing may take CLOSING_MILLISECONDS, after success --timeout. The peer's disconnection restarts
- * this wait, and so does forcing the queue pair into the error state; both then allow
- * CLOSING_MILLISECONDS. expire() in protocol.c has the consequence of each deadline.
+ * Closing may take CLOSING_MILLISECONDS, or --timeout after success. It may take
+ * CLOSING_MILLISECONDS again after the peer's disconnection, and after the queue pair was forced
+ * into the error state. expire() in protocol.c has the consequence of each deadline.
  */
 
 void begin_wait(struct session *session, int64_t now)

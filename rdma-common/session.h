@@ -201,8 +201,8 @@ struct failure session_result(const struct session *session);
 void begin_wait(struct session *session, int64_t now);
 
 /*
- * Count the progress of `mover` at `time`: the wait begins again at that time. It goes on if a
- * debtor of a higher value owes something. DEBTOR_NONE is this side.
+ * Count progress that `mover` made at `time`. The wait restarts from then, unless a debtor of a
+ * higher value owes something. DEBTOR_NONE means this side.
  */
 void count_progress(struct session *session, enum debtor mover, int64_t time);
 

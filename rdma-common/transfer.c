@@ -293,7 +293,9 @@ static bool may_have_read(const struct transfer *transfer)
 	       source->advertised_produced == source->filled && is_marked(source);
 }
 
-/* Return true if the peer owes MSG_DONE. It owes none before its READ could read everything. */
+/*
+ * Return true if the peer owes MSG_DONE. It owes none before its READ could have read everything.
+ */
 static bool owes_done(const struct transfer *transfer)
 {
 	if (transfer->sink.done || !sink_ended(transfer))
@@ -450,7 +452,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "reports fewer produced bytes than before";
-	/* for a timed WRITE that repeats `last` is unknown, although MSG_DONE counts one pass */
+	/* `last` stays unknown for a timed WRITE that repeats: MSG_DONE does not tell it */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "reports produced bytes after the end of the "
 						"payload"
