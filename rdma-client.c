@@ -461,9 +461,6 @@ static void wait_for_sessions(struct client *client)
 			connection_join(ended);
 			break;
 		case WAKEUP_SIGNAL:
-			client->settled = true;
-			connection_stop_all(program);
-			break;
 		case WAKEUP_EXHAUSTED:
 			client->settled = true;
 			connection_stop_all(program);
