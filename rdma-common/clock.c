@@ -6,13 +6,6 @@ int64_t now_milliseconds(void)
 	return now_nanoseconds() / 1000000;
 }
 
-int poll_timeout(int64_t milliseconds)
-{
-	if (milliseconds < 0)
-		return 0;
-	return (int)earlier(milliseconds, INT32_MAX);
-}
-
 int milliseconds_until(int64_t deadline)
 {
 	return deadline == INT64_MAX ? -1 : poll_timeout(deadline - now_milliseconds());

@@ -26,7 +26,12 @@ static inline int64_t earlier(int64_t a, int64_t b)
 }
 
 /* Return the timeout of poll(2) for a wait of `milliseconds`: at least 0, at most INT32_MAX. */
-int poll_timeout(int64_t milliseconds);
+static inline int poll_timeout(int64_t milliseconds)
+{
+	if (milliseconds < 0)
+		return 0;
+	return (int)earlier(milliseconds, INT32_MAX);
+}
 
 /*
  * Return the timeout of poll(2) until `deadline`, a value of now_milliseconds(). INT64_MAX means no
