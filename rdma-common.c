@@ -208,16 +208,6 @@ static void start_clocks(struct session *session)
 		session->clocks.source_end = session->clocks.operation_end;
 }
 
-/* Start the clock of the peer's timed READ, because the source ends its stream. */
-static void start_source_clock(struct session *session)
-{
-	const struct hello *peer = &session->setup->terms.peer;
-
-	if (!session->transfer.plan.writes)
-		session->clocks.source_end =
-			end_of_passes(peer->passes, peer->seconds, session->clocks.now);
-}
-
 static int continue_operation(struct session *session)
 {
 	const uint64_t *posted = &session->transfer.operation.posted;
@@ -339,8 +329,12 @@ static void end_operation(struct session *session)
 
 static void begin_operation(struct session *session)
 {
+	const struct hello *peer = &session->setup->terms.peer;
+
 	read_clock(session);
-	start_source_clock(session);
+	if (!session->transfer.plan.writes) /* the source ends the stream of a timed READ */
+		session->clocks.source_end =
+			end_of_passes(peer->passes, peer->seconds, session->clocks.now);
 	if (!session->operates) {
 		session->measurement.started =
 			session->clocks.now_nanoseconds; /* for the progress line */
@@ -907,13 +901,6 @@ static int run_actions(struct session *session)
 	return error;
 }
 
-static int post_what_is_due(struct session *session)
-{
-	int error = continue_operation(session);
-
-	return error ? error : send_window(session);
-}
-
 static bool is_drained(const struct session *session)
 {
 	const struct protocol *protocol = &session->protocol;
@@ -936,7 +923,9 @@ static void advance(struct session *session)
 		int error = session->actions ? run_actions(session) : 0;
 
 		if (!error)
-			error = post_what_is_due(session);
+			error = continue_operation(session);
+		if (!error)
+			error = send_window(session);
 		if (error)
 			refuse_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
 		else if (operation_runs(&session->protocol) &&

@@ -452,7 +452,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "reports fewer produced bytes than before";
-	/* `last` stays unknown for a timed WRITE that repeats: MSG_DONE does not tell it */
+	/* `last` stays unknown for a timed WRITE that repeats */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "reports produced bytes after the end of the "
 						"payload"
