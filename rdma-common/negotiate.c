@@ -367,11 +367,6 @@ static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const
 			   stated ? ", of which librdmacm keeps the low byte, 0" : "");
 }
 
-static uint32_t message_limit(uint32_t stated)
-{
-	return stated < MESSAGE_SIZE ? ASSUMED_MESSAGE_SIZE : stated;
-}
-
 static int queue_limit(int stated)
 {
 	return stated < 1 ? ASSUMED_QUEUE_ENTRIES : stated;
@@ -409,7 +404,8 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 			device_name(id->verbs->device).text, id->port_num, strerror(error));
 	limits->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	limits->transport = transport_name(id->verbs, &port);
-	limits->maximum_message = message_limit(port.max_msg_sz);
+	limits->maximum_message =
+		port.max_msg_sz < MESSAGE_SIZE ? ASSUMED_MESSAGE_SIZE : port.max_msg_sz;
 	limits->mtu = port.active_mtu;
 	limits->applies_lock_limit = attributes.vendor_id == SIW_VENDOR;
 	limits->depth = at_most_requests(options->depth, &attributes);
