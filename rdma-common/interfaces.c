@@ -117,12 +117,6 @@ static size_t length_before(const char *name, char sign)
 	return (size_t)(at - name);
 }
 
-/* Return true if the first `length` bytes of `name` can be a host's name or an IPv4 address. */
-static bool has_no_colon(const char *name, size_t length)
-{
-	return length > 0 && !memchr(name, ':', length);
-}
-
 /* Advise against a port, brackets or the length of a prefix. Return false for another text. */
 static bool advise_on_notation(struct strbuf *text, const char *name, bool own)
 {
@@ -130,7 +124,8 @@ static bool advise_on_notation(struct strbuf *text, const char *name, bool own)
 	size_t length = strcspn(name + bracket, "]"), port = length_before(name, ':');
 	size_t prefix = length_before(name, '/');
 
-	if (port > 0 && (has_no_colon(name, port) || (bracket && name[port - 1] == ']'))) {
+	/* a colon before the port is part of an IPv6 address, which needs brackets then */
+	if (port > 0 && (!memchr(name, ':', port) || (bracket && name[port - 1] == ']'))) {
 		if (!bracket)
 			length = port;
 		if (own)
