@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The arguments of cgroup_visit(). */
 struct visit {
 	const char *root, *controller;
 	cgroup_function function;

@@ -98,10 +98,7 @@ struct output {
 	char temporary_name[PATH_MAX]; /* the file's name until it gets its final name, or empty */
 };
 
-/*
- * Set errno, and return -1. Functions of this file that return int do the same on failure, and
- * return 0 or a descriptor on success, unless their comment says otherwise.
- */
+/* Set errno, and return -1. Other functions here that return int do the same on failure. */
 static int fail(int error)
 {
 	errno = error;
@@ -129,10 +126,10 @@ static bool others_may_plant(const struct place *place)
 /*
  * Check that no other user, except the folder's owner, has planted this link, pipe or device: that
  * user would get the payload. The kernel does not check this: protected_symlinks (proc(5)) does not
- * cover readlink(2), and protected_fifos does not cover open(2) without O_CREAT.
+ * cover readlink(2), nor protected_fifos open(2) without O_CREAT.
  *
- * All unmapped users have the overflow id. Do not trust a link with that id. open_special() finds
- * out if this user owns a pipe or a device with that id.
+ * All unmapped users have the overflow id, so trust no link with it. open_special() checks the
+ * owner of a pipe or a device with this id.
  */
 static int check_owner(const struct place *place, const struct stat *about)
 {
@@ -161,7 +158,7 @@ static int check_unmapped_owner(const char *path)
 	return 0;
 }
 
-/* Return attributes of a file or a folder (statx(2)). Unknown attributes count as absent. */
+/* Return the known attributes of a file or a folder (statx(2)). */
 static uint64_t attributes_of(const char *name)
 {
 	struct statx about;
@@ -401,8 +398,8 @@ static int check_cancelled(const atomic_bool *cancelled)
 }
 
 /*
- * Wait up to PATIENCE_MILLISECONDS until `descriptor` is ready for write(2). Return true if it is.
- * If `descriptor` is -1, wait for the whole time.
+ * Wait until `descriptor` is ready for write(2), at most PATIENCE_MILLISECONDS. Return true if it
+ * is ready. A descriptor of -1 is never ready.
  */
 static bool wait_for_reader(int descriptor)
 {

@@ -49,7 +49,6 @@ static uint64_t page_size(void)
 	return memory_pages(1);
 }
 
-/* Return the bytes that all sessions use, stuck helpers included. */
 static uint64_t memory_taken(const struct region_account *account)
 {
 	uint64_t sessions = atomic_load(&account->sessions) + (uint64_t)account->stuck_helpers;
@@ -77,7 +76,7 @@ static uint64_t locked_left(const struct region_account *account)
 	return subtract(account->budget.locked, account->registered);
 }
 
-/* Report that fewer than `size` bytes of the budget are left. */
+/* Explain that the budget has no `size` bytes left. */
 static enum status budget_spent(const struct region_account *account, uint64_t size,
 				struct failure *failure)
 {
@@ -169,7 +168,7 @@ static uint64_t lockable(const struct region_owner *owner)
 	return minimum(left, subtract(memory_lock_limit().bytes, owner->account->registered));
 }
 
-/* Return one ring's share of the memory that is left. `locked` bytes may still be locked. */
+/* Return one ring's share. `locked` is the number of bytes that may still be locked. */
 static uint64_t share_of_many(const struct region_account *account, uint64_t locked)
 {
 	uint64_t to_come = subtract(SESSIONS, atomic_load(&account->sessions));
@@ -199,7 +198,6 @@ static uint64_t at_most(uint64_t length, uint64_t most)
 	return minimum(length, most);
 }
 
-/* Return the greatest useful length of a stream's ring. */
 static uint64_t ring_length(const struct stream_plan *stream)
 {
 	return stream->present ? at_most(stream->length, RING_SIZE) : 0;
