@@ -44,7 +44,7 @@ struct client {
 	int64_t stop_time;
 };
 
-/* Parse read|write ADDRESS PORT; with --check, [ADDRESS [PORT]]. */
+/* Parse read|write ADDRESS PORT. With --check the words are [ADDRESS [PORT]]. */
 static enum parsed parse_words(struct options *options, int count, char **words)
 {
 	uint64_t port;

@@ -13,7 +13,7 @@ struct visit {
 	void *context;
 };
 
-/* A line of /proc/self/mountinfo (proc(5)); the strings point into the line. */
+/* A line of /proc/self/mountinfo (proc(5)). The strings point into the line. */
 struct mount {
 	char *root;    /* the cgroup at the top of the mount */
 	char *point;   /* the mount point */

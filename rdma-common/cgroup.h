@@ -12,7 +12,7 @@ typedef void (*cgroup_function)(void *context, const char *folder);
 /*
  * Call `function` with the folder of the process's cgroup, then with each parent's, upwards. Visit
  * the hierarchy of version 2, and each one of version 1 that has `controller`. Put `root` in front
- * of all paths; it is "" except in tests.
+ * of all paths. It is "" except in tests.
  */
 void cgroup_visit(const char *root, const char *controller, cgroup_function function,
 		  void *context);

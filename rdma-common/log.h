@@ -61,9 +61,9 @@ enum status flush_output(const struct log *log, struct process *process);
 char *escape(const uint8_t *bytes, size_t size);
 
 /*
- * Like escape(), in the locale `locale_name`; "" is the user's. If `harmless` is false, escape only
- * invalid bytes. If the locale cannot be loaded, escape all bytes but ASCII, because not every C
- * library rejects the other bytes in its default locale.
+ * Like escape(), in the locale `locale_name`. "" is the user's locale. If `harmless` is false,
+ * escape only invalid bytes. If the locale cannot be loaded, escape all bytes but ASCII, because
+ * not every C library rejects the other bytes in its default locale.
  */
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
 

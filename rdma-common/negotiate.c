@@ -18,8 +18,8 @@
 /* Maximum number of outstanding READs. Software adapters are not faster with more. */
 #define READ_DEPTH 128
 /*
- * Values assumed if a driver reports an impossible one; mana leaves max_msg_sz 0. Every device with
- * reliable connections supports these values.
+ * Values assumed if a driver reports an impossible one. mana, for example, leaves max_msg_sz 0.
+ * Every device with reliable connections supports these values.
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
 #define ASSUMED_QUEUE_ENTRIES 128
@@ -617,8 +617,8 @@ static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *e
 }
 
 /*
- * Limit this side's outstanding READs to the number that the peer serves, and the READs served here
- * to the number that the peer will have outstanding (rdma_accept(3)).
+ * Limit this side's outstanding READs to the number that the peer serves. Limit the READs served
+ * here to the number that the peer will have outstanding (rdma_accept(3)).
  *
  * Do not even post more READs: soft-iWARP in Linux would delay everything posted after them, even
  * its responses to the peer's READs. If both sides did so, they would wait for each other.

@@ -56,8 +56,7 @@ struct device_name {
 
 /*
  * Return the present name of a device. 'rdma dev set' can change the name of a device in use, but
- * libibverbs keeps the name that the device had when the program listed it. Return that one if the
- * kernel does not answer.
+ * libibverbs keeps the one that it found first. Return that if the kernel does not answer.
  */
 struct device_name device_name(struct ibv_device *device);
 

@@ -307,7 +307,7 @@ bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t
 	return parse_amount(NUMBER, text, number) && *number >= minimum && *number <= maximum;
 }
 
-/* Parse a number within the option's limits into its field; for PORT, store the text. */
+/* Parse a number within the option's limits. Store it in the field, but for PORT store the text. */
 static enum parsed take_number(const struct row *row, const char *argument, void *field)
 {
 	const char *zero = row->programs & ZERO ? ", or 0 with the client's --check" : "";

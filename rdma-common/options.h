@@ -66,14 +66,17 @@ struct options {
 	uint64_t minimum_rate;    /* minimum bit/s of this side, or with --check of both sides */
 	bool one_way;             /* client: the server performs no operation */
 	unsigned int connections; /* client: number of sessions, all at once */
-	bool check;               /* client: only check this host, or the path to the address;
-				     server: the session belongs to a client's --check */
-	uint32_t wanted;          /* bytes of a pass of the server's pattern. 0 without --check. */
-	uint32_t wanted_seconds;  /* client, --check: seconds of the server's operation. 0 means
-				     one pass. */
-	bool busy_poll;           /* poll the completion queue without sleeping during a session */
-	bool report;              /* print amounts, rates and latencies */
-	bool json;                /* print the results as JSON objects */
+	/*
+	 * client: only check this host, or the path to the address
+	 * server: the session belongs to a client's --check
+	 */
+	bool check;
+	uint32_t wanted;         /* bytes of a pass of the server's pattern. 0 without --check. */
+	uint32_t wanted_seconds; /* client, --check: seconds of the server's operation. 0 means
+				    one pass. */
+	bool busy_poll;          /* poll the completion queue without sleeping during a session */
+	bool report;             /* print amounts, rates and latencies */
+	bool json;               /* print the results as JSON objects */
 	bool verbose;
 	unsigned int timeout_seconds;
 	uint64_t maximum_payload;      /* maximum bytes of a payload from a peer */

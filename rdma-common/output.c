@@ -125,8 +125,8 @@ static bool others_may_plant(const struct place *place)
 
 /*
  * Check that no other user, except the folder's owner, has planted this link, pipe or device: that
- * user would get the payload. The kernel does not check this: protected_symlinks (proc(5)) does not
- * cover readlink(2), nor protected_fifos open(2) without O_CREAT.
+ * user would get the payload. The checks of the kernel do not suffice: protected_symlinks (proc(5))
+ * does not cover readlink(2), and protected_fifos does not cover open(2) without O_CREAT.
  *
  * All unmapped users have the overflow id, so trust no link with it. open_special() checks the
  * owner of a pipe or a device with this id.

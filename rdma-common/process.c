@@ -40,7 +40,7 @@
 void reserve_std_fds(void)
 {
 	for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
-		/* open(2) returns the lowest free number; the access mode makes any use fail */
+		/* open(2) takes the lowest free number. The access mode makes any use fail. */
 		int flags = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
 
 		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", flags) < 0)
@@ -63,7 +63,7 @@ enum status process_fail(struct process *process, enum status status, const char
 
 /* ---- Descriptors and devices ---- */
 
-/* Add `descriptor` to `epoll`; its events carry `subject`. Return 0, or -1 with errno. */
+/* Add `descriptor` to `epoll`. Its events carry `subject`. Return 0, or -1 with errno. */
 static int epoll_add(int epoll, int descriptor, void *subject)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = subject };
@@ -587,7 +587,7 @@ bool process_take_signal(struct process *process)
 
 unsigned int usable_processors(void)
 {
-	/* room for 65,536 processors; the kernel rejects a set smaller than its own with EINVAL */
+	/* room for 65,536 processors: the kernel rejects a smaller set than its own with EINVAL */
 	cpu_set_t processors[64];
 	int count = 0;
 

@@ -93,8 +93,8 @@ enum wakeup {
 void reserve_std_fds(void);
 
 /*
- * Initialize `process`; process_close() may follow. From now on an ending signal ends the process
- * at once, even if SIGINT or SIGTERM were ignored. `console` must outlive `process`.
+ * Initialize `process`, so that process_close() may follow. From now on an ending signal ends the
+ * process at once, even if SIGINT or SIGTERM were ignored. `console` must outlive `process`.
  */
 void process_init(struct process *process, struct console *console);
 
@@ -110,7 +110,7 @@ enum status process_open(struct process *process);
  */
 void process_close(struct process *process, bool may_report);
 
-/* Print and record a failure outside of a session; return `status`. */
+/* Print and record a failure outside of a session. Return `status`. */
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
