@@ -79,10 +79,8 @@ static void check_output(struct server *server)
 
 static void set_port(struct sockaddr *address, uint16_t port)
 {
-	if (address->sa_family == AF_INET6)
-		((struct sockaddr_in6 *)(void *)address)->sin6_port = htons(port);
-	else
-		((struct sockaddr_in *)(void *)address)->sin_port = htons(port);
+	/* struct sockaddr_in6 has the port at the same place */
+	((struct sockaddr_in *)(void *)address)->sin_port = htons(port);
 }
 
 static void stop_listening(struct server *server)
