@@ -352,7 +352,7 @@ static void print_check(const struct connection *connection)
 		snprintf(text, sizeof(text), "%s measured", writes ? "rate" : "latency");
 	else
 		snprintf(text, sizeof(text), "%" PRIu64 " byte%s", client->length,
-			 client->length == 1 ? "" : "s");
+			 plural(client->length));
 	print_status(&log, "check from %s: %s, verified in both directions", setup->peer.address,
 		     text);
 }
