@@ -113,8 +113,9 @@ static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_
 	devices->any_reliable |= reliable;
 	devices->any_active |= active;
 	devices->any_usable |= reliable && active && reached;
-	/* efa has no node GUID */
-	if (reached || !reliable || !guid_is_zero(verbs->device))
+	/* efa has no node GUID; the device of mana for raw packets has none, and no GID */
+	if (reached || !reliable || !active ||
+	    host_port_lacks_gids(verbs->device->ibdev_path, number) || !guid_is_zero(verbs->device))
 		return;
 	devices->unfound = verbs;
 	strbuf_addf(&devices->findings->advice, "%s", guid_describe(verbs).text);
