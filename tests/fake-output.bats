@@ -264,7 +264,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	client -o $long/file	1	write unknown	$missing
 	client -B $long	3	read	rdma-client: cannot resolve --bind '$shown': 
 	server -B $long	3	read	rdma-server: cannot resolve --bind '$shown': 
-	client -B $long	3	addresses:192.0.2.2 fail:rdma_resolve_addr:1:19	--bind '$shown' as the source: No such device; give an address of this host
+	client -B $long	3	addresses:192.0.2.2 fail:rdma_resolve_addr:1:19	--bind '$shown' as the source: No such device; give --bind an address of this host
 	server -B $long -p $(printf '%0140d' 1)	1	$taken:98	: the port is in use; choose another --port
 	server -B $long	3	$taken:19	listen on $shown, any port: No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')
 	END
