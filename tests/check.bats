@@ -230,7 +230,7 @@ lose() {
 		check 8 192.0.2.1 "$port"
 		says "counters    packets are $lost, about [0-9.]+ % of them; .*"
 		says "  -> one of: a rate limit or a full queue on the way .*"
-		says "(Ready, but|Not ready:) packets are $lost\."
+		says "(Ready, but|Not ready:) packets are $lost, about [0-9.]+ % of them\."
 		full_rate
 	done <<-END
 	b:lost from client to server

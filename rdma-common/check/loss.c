@@ -35,22 +35,8 @@ struct loss loss_classify(const struct counters *growth, const struct peer_count
 	return loss;
 }
 
-struct strbuf loss_describe(const struct loss *loss)
-{
-	struct strbuf buf = { 0 };
-	bool both = loss->direction && !strcmp(loss->direction, "both");
-
-	if (loss->direction)
-		strbuf_addf(&buf, "packets are lost %s%s", both ? "in both directions" : "from ",
-			    both ? "" : loss->direction);
-	else if (loss->late || loss->reordered)
-		strbuf_addf(&buf, "packets are %s%s%s", loss->late ? "late" : "",
-			    loss->late && loss->reordered ? " and " : "",
-			    loss->reordered ? "reordered" : "");
-	return buf;
-}
-
-struct strbuf loss_describe_share(double share)
+/* Describe a share of packets, 0 to 1, as in "about 1.2 %". */
+static struct strbuf describe_share(double share)
 {
 	double percent = share * 100;
 	int decimals = percent >= 10 ? 0 : percent >= 1 ? 1 : percent >= 0.1 ? 2 : 3;
@@ -60,6 +46,22 @@ struct strbuf loss_describe_share(double share)
 		strbuf_addf(&buf, "less than 0.001 %%");
 	else
 		strbuf_addf(&buf, "about %.*f %%", decimals, percent);
+	return buf;
+}
+
+struct strbuf loss_describe(const struct loss *loss)
+{
+	struct strbuf buf = { 0 };
+	bool both = loss->direction && !strcmp(loss->direction, "both");
+
+	if (loss->direction)
+		strbuf_addf(&buf, "packets are lost %s%s, %s of them",
+			    both ? "in both directions" : "from ", both ? "" : loss->direction,
+			    describe_share(loss->share).text);
+	else if (loss->late || loss->reordered)
+		strbuf_addf(&buf, "packets are %s%s%s", loss->late ? "late" : "",
+			    loss->late && loss->reordered ? " and " : "",
+			    loss->reordered ? "reordered" : "");
 	return buf;
 }
 

@@ -43,13 +43,10 @@ struct loss loss_classify(const struct counters *growth, const struct peer_count
 			  uint64_t to_server, uint64_t to_client);
 
 /*
- * Describe a loss, as in "packets are lost from client to server", or late or reordered packets.
- * The text is empty if there are none.
+ * Describe a loss, as in "packets are lost from client to server, about 1.2 % of them", or late or
+ * reordered packets. The text is empty if there are none.
  */
 struct strbuf loss_describe(const struct loss *loss);
-
-/* Describe a share of packets, 0 to 1, as in "about 1.2 %". */
-struct strbuf loss_describe_share(double share);
 
 /* Return where packets are lost most often on this medium. The string is static. */
 const char *loss_advice(bool is_software, bool infiniband);

@@ -924,20 +924,17 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 static void add_loss(struct probe *probe, enum status status)
 {
 	const struct loss *loss = &probe->loss;
-	const struct strbuf text = loss_describe(loss), share = loss_describe_share(loss->share);
+	const struct strbuf text = loss_describe(loss);
 
-	if (loss->share > 0)
-		strbuf_addf(&probe->findings->found, "%s, %s of them; ", text.text, share.text);
-	else if (text.length > 0)
-		strbuf_addf(&probe->findings->found, "%s; ", text.text);
+	strbuf_addf(&probe->findings->found, "%s%s", text.text, text.length > 0 ? "; " : "");
 	/* the finding of a failed session has the advice already */
 	if (!loss->excessive || probe->needs_explaining)
 		return;
 	strbuf_addf(&probe->findings->advice, "one of: %s",
 		    loss_advice(probe->path->is_software, probe->path->infiniband));
 	if (status == STATUS_SUCCESS)
-		failure_set(&probe->failure, STATUS_TOO_SLOW, "%s, %s of them: the limit is %g %%",
-			    text.text, share.text, MAX_LOSS);
+		failure_set(&probe->failure, STATUS_TOO_SLOW, "%s: the limit is %g %%", text.text,
+			    MAX_LOSS);
 }
 
 /* Add both sides' errors, and the counters that have grown, to the finding. */
@@ -985,18 +982,16 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 
 bool probe_print_end(const struct probe *probe, enum status status)
 {
-	static const char verified[] = "All sizes arrived in both directions, verified";
 	struct console *console = probe->process->console;
 	const struct strbuf lost = loss_describe(&probe->loss);
 
 	if (probe->loss.excessive && status == STATUS_TOO_SLOW)
 		print_result(console, "%s %s.",
 			     probe->all_verified ? "Ready, but" : "Not ready:", lost.text);
-	else if (status == STATUS_SUCCESS && probe->loss.share > 0)
-		print_result(console, "Ready. %s; %s of the packets are lost.", verified,
-			     loss_describe_share(probe->loss.share).text);
 	else if (status == STATUS_SUCCESS)
-		print_result(console, "Ready. %s.", verified);
+		print_result(console, "Ready. All sizes arrived in both directions, verified%s%s.",
+			     probe->loss.direction ? "; " : "",
+			     probe->loss.direction ? lost.text : "");
 	else
 		return false;
 	return true;
