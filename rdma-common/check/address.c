@@ -25,7 +25,7 @@ static const char *gid_type_name(uint32_t type)
 	return type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" : "InfiniBand";
 }
 
-/* Report the source, the device and the GID of a connection; set facts and fields of `path`. */
+/* Report the source, the device and the GID of a connection. Set facts and fields of `path`. */
 static void report_address(struct path *path, struct rdma_cm_id *id)
 {
 	const char *device = ibv_get_device_name(id->verbs->device);
@@ -138,7 +138,7 @@ static bool unresolved_address(struct path *path, const struct rdma_cm_id *id, i
 }
 
 /*
- * Resolve the address; try again until `deadline` if no neighbor answers. Return 0 or an errno
+ * Resolve the address. If no neighbor answers, try again until `deadline`. Return 0 or an errno
  * value.
  */
 static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
@@ -208,8 +208,8 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 }
 
 /*
- * Over RoCE v2 in software, send a datagram to UDP port 4791. Return false if that fails: a connect
- * request that this host's own filter drops would hang in the kernel for ever. A hardware adapter
+ * Over RoCE v2 in software, send a datagram to UDP port 4791. Return false if that fails: the
+ * kernel would also drop a connect request, which would then hang for ever. A hardware adapter
  * sends without the kernel, so no filter sees its packets.
  */
 static bool can_send(const struct path *path)

@@ -125,8 +125,8 @@ static void set_answer(struct check *check, enum fact fact)
 }
 
 /*
- * Send a connect request to a port; set a fact to the answer. Return false if no session ran, or a
- * signal arrived.
+ * Send a connect request to a port, and set a fact to the answer. Return false if no session ran,
+ * or a signal arrived.
  */
 static bool send_request(struct check *check, enum fact fact, uint16_t port)
 {
@@ -297,7 +297,6 @@ static const char *cause_of(const struct check *check, enum status status)
 		       : status_describe(status);
 }
 
-/* Print why the check failed, and the first thing to do. */
 static void print_failure(const struct check *check, enum status status)
 {
 	const struct findings *findings = &check->findings;

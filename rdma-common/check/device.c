@@ -19,7 +19,7 @@
 #include "../process.h"
 #include "../reasons.h"
 
-/* A locked-memory limit below this many bytes may cause failures; Debian sets 8 MiB. */
+/* A locked-memory limit below this many bytes may cause failures. Debian sets 8 MiB. */
 #define MODEST_LOCKED_MEMORY ((uint64_t)64 * 1024 * 1024)
 
 /* ---- Addresses of this host that lead to a device ---- */
@@ -81,7 +81,6 @@ static int find_own_addresses(struct host_view *view)
 
 /* ---- Devices ---- */
 
-/* Describe a port by its attributes. */
 static void describe_port(const struct devices *devices, struct ibv_context *verbs, uint8_t number,
 			  const struct ibv_port_attr *port)
 {

@@ -11,7 +11,7 @@
 
 #include "../sysfs.h"
 
-/* Format of a port's folder in sysfs; arguments: the folder of the device, the port. */
+/* Format of a port's folder in sysfs. Its arguments are the folder of the device, and the port. */
 #define PORT "%s/ports/%u/"
 
 struct host {
@@ -315,10 +315,10 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 	return IN6_IS_ADDR_V4MAPPED(gid) ? 4 : 3;
 }
 
-/* File of configfs with the RoCE version of connections; arguments: root, device name, port. */
+/* File of configfs with the RoCE version of connections, by root, device name and port. */
 #define ROCE_MODE "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode"
 
-/* Report the settings of NCCL for the port; over InfiniBand any GID is right. */
+/* Report the settings of NCCL for the port. Over InfiniBand any GID is right. */
 static void report_setting(struct host *host, bool roce, unsigned int index, const char *note)
 {
 	/* the file exists after root has made the device's folder (ABI: configfs-rdma_cm) */

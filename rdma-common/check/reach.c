@@ -201,7 +201,7 @@ static const struct rule rules[] = {
 	  ASK_THERE "; see 'ip neighbour show {next_hop}' and the counters of the switches" },
 };
 
-/* Statements about this host, for a user of the other host; all that hold form one finding. */
+/* Statements about this host, for a user of the other host. All that hold form one finding. */
 static const struct rule listening[] = {
 	{ "", "listeners=none", "found no RDMA program that listens on this host, {source}", { 0 }, "" },
 	{ "", "listeners!=none", "listening on this host, {source}: {listeners}", { 0 }, "" },
@@ -217,7 +217,7 @@ const struct rule *reach_rule(size_t index)
 	return index < sizeof(rules) / sizeof(rules[0]) ? &rules[index] : NULL;
 }
 
-/* Return the text of the fact with this name; "?" if it is not known. */
+/* Return the text of the fact with this name, or "?" if it is not known. */
 static const char *find_fact(const struct evidence *evidence, const char *name)
 {
 	for (enum fact fact = 0; fact < FACT_COUNT; fact++) {

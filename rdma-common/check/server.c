@@ -177,7 +177,6 @@ static uint64_t ping_size(const struct probe *probe)
 	return (probe->size + 3) / 4 * 4 + (probe->path->roce_v1 ? 40 - ip : 8) + 12 + 16 + 4 - 8;
 }
 
-/* Return true if the latest size arrived in both directions. */
 static bool both_arrived(const struct probe *probe)
 {
 	return probe->to_server >= DIRECTION_ARRIVED && probe->to_client >= DIRECTION_ARRIVED;
@@ -451,7 +450,7 @@ static void set_operation(struct probe *probe, enum operation operation, unsigne
 }
 
 /*
- * Run a session that measures. Return false if it did not run, or failed; report a failure as a
+ * Run a session that measures. Return false if it did not run, or failed. A failure becomes a
  * finding of `step`.
  */
 static bool run_measurement(struct probe *probe, const char *step, uint64_t size, uint32_t wanted)
@@ -508,8 +507,8 @@ static bool passes_again(struct probe *probe)
 }
 
 /*
- * After silence, repeat the size. Return true if it gets no answer again; merge the results of each
- * direction. One failed session alone shows no more than lost or late packets.
+ * After silence, repeat the size: one failed session shows no more than lost or late packets.
+ * Return true if it gets no answer again. A direction then has the better one of both results.
  */
 static bool fails_again(struct probe *probe)
 {
@@ -554,9 +553,9 @@ static void explain_silence(struct probe *probe)
 }
 
 /*
- * After a transfer was stopped, find out if packets are lost or only late. Return true if they are
- * late. READs do not show the difference: a lost response is requested again after a timeout, like
- * a late one. WRITEs in both directions show each gap at once.
+ * After a transfer was stopped, find out if packets are lost or only late, by WRITEs in both
+ * directions, which show each gap at once. READs do not show the difference: a lost response is
+ * requested again after a timeout, like a late one. Return true if packets are late.
  */
 static bool rule_out_loss(struct probe *probe)
 {
