@@ -4,8 +4,10 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 #include <unistd.h>
 
 #include "../json.h"
@@ -16,60 +18,48 @@
 /* Maximum time, in milliseconds, until a signal's handler can write the next piece. */
 #define LAST_WORDS_MILLISECONDS 1000
 
-/* The line that a signal's handler prints. */
-struct last_words {
-	size_t size;
-	char *status; /* three digits in `text`, which the handler sets */
-	char text[];
-};
+/* Beginning of the status in the last words. The status of a finding is a text. */
+#define STATUS_KEY "\"status\": "
 
-/* Static, because a handler uses it. NULL if no findings are held. */
-static struct last_words *_Atomic last_words;
+/*
+ * The line that a signal's handler prints, with a status of three digits. Static, because a handler
+ * uses it. NULL if no findings are held.
+ */
+static char *_Atomic last_words;
 
 /* Write the last words. Give up if nothing reads standard output. Async-signal-safe. */
 static void write_last_words(int signal_number)
 {
-	struct last_words *words = atomic_load(&last_words);
 	struct pollfd ready = { .fd = STDOUT_FILENO, .events = POLLOUT };
-	const int status = 128 + signal_number;
-	size_t done = 0;
+	char *words = atomic_load(&last_words);
+	char *status = words ? strstr(words, STATUS_KEY "1") : NULL;
+	int number = 128 + signal_number;
 
-	if (!words)
+	if (!status)
 		return;
-	words->status[0] = (char)('0' + status / 100);
-	words->status[1] = (char)('0' + status / 10 % 10);
-	words->status[2] = (char)('0' + status % 10);
-	while (done < words->size && poll(&ready, 1, LAST_WORDS_MILLISECONDS) > 0) {
-		size_t rest = words->size - done;
+	for (size_t end = strlen(STATUS_KEY) + 3; end > strlen(STATUS_KEY); number /= 10)
+		status[--end] = (char)('0' + number % 10);
+	for (ssize_t count; *words && poll(&ready, 1, LAST_WORDS_MILLISECONDS) > 0;
+	     words += count) {
 		/* after POLLOUT a pipe takes PIPE_BUF bytes without blocking (pipe(7)) */
-		ssize_t count =
-			write(STDOUT_FILENO, words->text + done, rest < PIPE_BUF ? rest : PIPE_BUF);
-
+		count = write(STDOUT_FILENO, words, MIN(strlen(words), PIPE_BUF));
 		if (count < 0)
 			return;
-		done += (size_t)count;
 	}
 }
 
 /* Let the last words be findings->all with a status. If memory runs out, keep the earlier ones. */
 static void keep_last_words(struct findings *findings)
 {
-	static const char key[] = "\"status\": 128"; /* the status of a finding is a text */
-	struct last_words *words;
 	const char *line;
+	char *words;
 
 	json_add_status(findings->all, STATUS_INTERRUPTED, 0);
 	json_add_text(findings->all, "error", status_describe(STATUS_INTERRUPTED));
 	line = json_line(findings->all);
-	words = line && strstr(line, key) ? malloc(sizeof(*words) + strlen(line) + 2) : NULL;
-	if (words) {
-		words->size = strlen(line) + 1;
-		words->status = words->text + (strstr(line, key) - line) + sizeof(key) - 4;
-		memcpy(words->text, line, words->size - 1);
-		words->text[words->size - 1] = '\n';
-		/* a handler of this thread sees either the old words or the new ones */
+	/* a handler of this thread sees either the old words or the new ones */
+	if (line && asprintf(&words, "%s\n", line) > 0)
 		free(atomic_exchange(&last_words, words));
-	}
 	json_object_object_del(findings->all, "status");
 	json_object_object_del(findings->all, "error");
 }
