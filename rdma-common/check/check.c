@@ -64,13 +64,13 @@ static void explain(struct check *check, bool required)
 }
 
 /* Explain why no session can be tried: no device, address or memory can be used. */
-static void explain_path(struct check *check, bool devices, bool usable)
+static void explain_path(struct check *check, bool usable)
 {
 	if (usable) {
 		evidence_set(&check->evidence, FACT_memory, "failed");
 		evidence_set_error(&check->evidence, FACT_error, check->devices.memory_error);
 	}
-	if (!devices)
+	if (check->devices.view.device_count == 0)
 		evidence_set_error(&check->evidence, FACT_error,
 				   check->devices.error ? check->devices.error : ENODEV);
 	explain(check, false);
@@ -80,7 +80,6 @@ enum status check_path(struct check *check)
 {
 	const bool to_address = check->options->address;
 	bool usable = forgive(check, devices_check(&check->devices, !to_address));
-	bool devices = check->devices.view.device_count > 0;
 	bool limited = false, enough;
 
 	if (to_address)
@@ -97,7 +96,7 @@ enum status check_path(struct check *check)
 			reach_report_facts(&check->findings, &check->evidence, NULL, true);
 	}
 	if (!usable || !enough) {
-		explain_path(check, devices, usable);
+		explain_path(check, usable);
 		return usable ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED;
 	}
 	return limited ? STATUS_TOO_SLOW : STATUS_SUCCESS;

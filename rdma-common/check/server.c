@@ -355,13 +355,6 @@ static bool may_begin(struct probe *probe)
 	return !probe->stopped;
 }
 
-/* Return true if the latest session was interrupted at probe->stop_time. */
-static bool was_stopped(const struct probe *probe)
-{
-	return probe->outcome->end.status == STATUS_INTERRUPTED &&
-	       now_milliseconds() >= probe->stop_time && !probe->process->signal_number;
-}
-
 /* Report the session that is left out or was interrupted because packets are lost. */
 static void report_stopped(struct probe *probe)
 {
@@ -422,7 +415,9 @@ static bool try_session(struct probe *probe, uint64_t size, uint32_t wanted)
 			return false;
 		classify_loss(probe);
 		outcome = probe->outcome;
-		probe->stopped = was_stopped(probe);
+		probe->stopped = outcome->end.status == STATUS_INTERRUPTED &&
+				 !probe->process->signal_number &&
+				 now_milliseconds() >= probe->stop_time;
 		if (probe->stopped)
 			return false;
 		probe->start = now_milliseconds() + BUSY_MILLISECONDS;
@@ -640,16 +635,6 @@ static double skew(const struct rates *rates, const char **slower)
 	return most > 0 ? most / MAX(least, 1) : 1;
 }
 
-/* Return true if the rates would be reported as slow: then a second measurement decides. */
-static bool look_slow(const struct probe *probe, const struct rates *rates)
-{
-	double wanted = (double)probe->options->minimum_rate;
-	const char *slower;
-
-	return skew(rates, &slower) >= MUCH_SLOWER ||
-	       MIN(rates->to_server, rates->to_client) < wanted;
-}
-
 /* Measure the rate of WRITEs in each direction, in bit/s. Return false if that failed. */
 static bool measure_rates(struct probe *probe, struct rates *rates)
 {
@@ -770,14 +755,18 @@ static bool try_latency(struct probe *probe)
 /* Measure both rates, twice if one looks slow, and latency. Return false if that failed. */
 static bool try_rates(struct probe *probe)
 {
+	double wanted = (double)probe->options->minimum_rate;
 	struct rates rates = { 0 };
+	const char *slower;
 
 	if (probe->options->duration_seconds == 0)
 		return true;
 	if (!measure_rates(probe, &rates))
 		return false;
-	/* lost packets would explain a slow rate */
-	if (look_slow(probe, &rates) && !probe->loss.excessive && !measure_rates(probe, &rates))
+	/* a second measurement decides, unless lost packets explain a slow rate */
+	if ((skew(&rates, &slower) >= MUCH_SLOWER ||
+	     MIN(rates.to_server, rates.to_client) < wanted) &&
+	    !probe->loss.excessive && !measure_rates(probe, &rates))
 		return false;
 	report_rates(probe, &rates);
 	return try_latency(probe);
