@@ -18,13 +18,6 @@
 #include "congestion.h"
 #include "reach.h"
 
-static const char *gid_type_name(uint32_t type)
-{
-	if (type == IBV_GID_TYPE_ROCE_V1)
-		return "RoCE v1";
-	return type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" : "InfiniBand";
-}
-
 /* Report the source, the device and the GID of a connection. Set facts and fields of `path`. */
 static void report_address(struct path *path, struct rdma_cm_id *id)
 {
@@ -46,8 +39,11 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 		note = path->infiniband ? NULL : host_gid_note(gid.gid.raw, !path->roce_v1);
 		strbuf_addf(&path->findings->found, ", GID %u (%s, %s%s%s)%s%s", gid.gid_index,
 			    inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
-			    gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "",
-			    note ? "; " : "", note ? note : "");
+			    path->infiniband ? "InfiniBand"
+			    : path->roce_v1  ? "RoCE v1"
+					     : "RoCE v2",
+			    named ? ", " : "", named ? name : "", note ? "; " : "",
+			    note ? note : "");
 	}
 	evidence_set(path->evidence, FACT_source, own.address);
 	evidence_set(path->evidence, FACT_device, device);
@@ -90,25 +86,18 @@ static void describe_unfound(struct path *path, struct ibv_context *device)
 	evidence_set(path->evidence, FACT_transport, host_transport(device->device->ibdev_path, 1));
 }
 
-/* Set the facts that show why no port can be used. */
-static void describe_unusable(struct path *path)
-{
-	const struct devices *devices = path->devices;
-
-	evidence_set(path->evidence, FACT_unusable,
-		     !devices->any_reliable ? "unreliable"
-		     : devices->any_active  ? "unreached"
-					    : "down");
-	if (devices->unfound && devices->any_active)
-		describe_unfound(path, devices->unfound);
-}
-
 void path_collect_evidence(struct path *path)
 {
 	const struct devices *devices = path->devices;
 
-	if (!devices->any_usable && !devices->any_broken)
-		describe_unusable(path);
+	if (!devices->any_usable && !devices->any_broken) {
+		evidence_set(path->evidence, FACT_unusable,
+			     !devices->any_reliable ? "unreliable"
+			     : devices->any_active  ? "unreached"
+						    : "down");
+		if (devices->unfound && devices->any_active)
+			describe_unfound(path, devices->unfound);
+	}
 	if (evidence_is(path->evidence, FACT_drivers, "")) /* not collected yet */
 		evidence_collect(path->evidence, devices->view_error ? NULL : &devices->view,
 				 &path->flow);

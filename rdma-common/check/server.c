@@ -716,25 +716,16 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 			probe->path->link_rate > 0);
 }
 
-/*
- * Return the number of READs that take less than 10 s together (one is quicker than
- * probe->exchange), but at least MIN_READS and at most MAX_READS.
- */
-static unsigned int count_reads(const struct probe *probe)
-{
-	int64_t fit = INT64_C(10000000000) / probe->exchange;
-
-	return (unsigned int)MAX(MIN(fit, MAX_READS), MIN_READS);
-}
-
 /* Measure how long a READ takes: one at a time, with busy polling. Return false if that failed. */
 static bool try_latency(struct probe *probe)
 {
 	const struct latency *latency = &probe->latency;
+	/* READs that take less than 10 s together, because one is quicker than probe->exchange */
+	int64_t fit = INT64_C(10000000000) / probe->exchange;
 	double median, late;
 
 	set_operation(probe, OPERATION_READ, 0, 0);
-	probe->session.iterations = count_reads(probe);
+	probe->session.iterations = (unsigned int)MAX(MIN(fit, MAX_READS), MIN_READS);
 	probe->session.depth = 1;
 	probe->session.busy_poll = true;
 	if (!run_measurement(probe, "latency", READ_SIZE, READ_SIZE))
