@@ -66,13 +66,14 @@ static int post_receive(const struct setup *setup, unsigned int slot, unsigned i
 	return error;
 }
 
-enum status post_receives(struct setup *setup, struct failure *failure)
+enum status post_receives(const struct setup *setup, struct failure *failure)
 {
+	unsigned int posted = 0;
 	int error = 0;
 
 	print_trace(&setup->log, "ibv_post_recv: %d receives", RECEIVES);
-	for (unsigned int slot = 0; slot < RECEIVES && !error; slot++)
-		error = post_receive(setup, slot, &setup->receives);
+	while (posted < RECEIVES && !error)
+		error = post_receive(setup, posted, &posted);
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_post_recv failed: %s",
 				   strerror(error));

@@ -31,7 +31,7 @@
  * Post a receive into each receive slot of the control region, which must be registered. On failure
  * describe it. Main thread.
  */
-enum status post_receives(struct setup *setup, struct failure *failure);
+enum status post_receives(const struct setup *setup, struct failure *failure);
 
 /*
  * Run the session `argument` to its end, then notify the main thread by process_notify_exit().

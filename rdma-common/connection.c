@@ -278,7 +278,7 @@ static enum status create_session(struct connection *connection, struct failure 
 	session->clocks.source_end = INT64_MAX;
 	session->measurement.interval.end = INT64_MAX;
 	session->armed = true;
-	session->outstanding_receives = setup->receives;
+	session->outstanding_receives = RECEIVES;
 	connection->session = session;
 	return STATUS_SUCCESS;
 }

@@ -73,7 +73,6 @@ struct setup {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct region control; /* memory of messages: receive slots, then send slots */
-	unsigned int receives; /* number of receives posted into the control region */
 	struct region outgoing_ring;
 	struct region incoming_ring;
 	struct terms terms;
