@@ -572,14 +572,11 @@ static void handle_removal(struct connection *connection)
 
 static void handle_unreachable(struct connection *connection, const struct cm_event *event)
 {
-	const struct cm_failure reason = { .type = event->type,
-					   .status = event->status,
-					   .library_error = event->library_error };
 	struct failure failure;
 
 	if (event->library_error && !connection->setup_error) /* the first event counts */
 		setup_failed(connection, event->library_error);
-	not_established(&reason, &failure);
+	not_established(event, &failure);
 	notify_failure(connection, NOTIFY_NOT_ESTABLISHED, &failure);
 }
 

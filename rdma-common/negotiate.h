@@ -67,12 +67,6 @@ struct terms {
 	uint64_t incoming_length;
 };
 
-/* An event that reports a failed establishment. */
-struct cm_failure {
-	enum rdma_cm_event_type type;
-	int status, library_error;
-};
-
 /* An address and a port in numeric form. */
 struct endpoint {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* with the scope ID, if any */
@@ -257,8 +251,8 @@ const char *refusal_describe(enum refusal refusal);
 enum status negotiate(struct terms *terms, const struct peer_hello *peer,
 		      const struct cm_event *event, struct failure *failure);
 
-/* Describe in `failure` why the connection was not established. Any thread. */
-enum status not_established(const struct cm_failure *event, struct failure *failure);
+/* Describe in `failure` why the event reports that the connection was not established. */
+enum status not_established(const struct cm_event *event, struct failure *failure);
 
 /*
  * Return the parameters of a connect request or its acceptance. Encode `hello` into `wire`, which
