@@ -15,10 +15,10 @@ load fake
 	outcomes client --busy-poll --connections 2 <<-END
 	0	immediate processors:2	ibv_req_notify_cq=2
 	0	immediate processors:8192	ibv_req_notify_cq=2
-	0	immediate processors:1
+	0	immediate processors:1 received-VERDICT@20
 	END
 	[ "$(calls ibv_req_notify_cq)" -gt 2 ]
-	outcomes client --busy-poll --connections 2 <<<"0	immediate fail:sched_getaffinity:1:1"
+	outcomes client --busy-poll --connections 2 <<<"0	immediate fail:sched_getaffinity:1:1 received-VERDICT@20"
 	[ "$(calls ibv_req_notify_cq)" -gt 2 ]
 	outcomes client --busy-poll <<<"0	immediate fail:sched_getaffinity:1:1	ibv_req_notify_cq=1"
 }
