@@ -51,8 +51,8 @@ void counters_keep_latest(struct counters *latest, const struct counters *other)
 uint64_t counters_errors(const struct counters *growth);
 
 /*
- * Compare the errors of both hosts' devices. The peer counted `peer_errors` if `counted` is true.
- * If it did not count, the text is empty where this host's device counted errors.
+ * Compare the errors of both hosts' devices. If `counted` is true, `peer_errors` is the peer's
+ * count. Otherwise only say if this host's device counted none, or return an empty text.
  */
 struct strbuf counters_compare(const struct counters *growth, bool counted, uint64_t peer_errors);
 

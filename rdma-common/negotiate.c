@@ -143,10 +143,11 @@ bool no_port_is_free(int error)
 }
 
 /*
- * Return advice for a loopback, wildcard or multicast address that is not resolved or has no route,
- * or NULL for the address of a host. Without --bind, Linux 6.1 resolves no loopback address, even
- * if 'lo' has an RDMA device, nor a wildcard address: over RoCE the route fails with ENODEV, over
- * iWARP the address with EINVAL.
+ * Return advice for a loopback, wildcard or multicast address that could not be resolved, or that
+ * has no route. Return NULL for the address of a host.
+ *
+ * Without --bind, Linux 6.1 resolves no loopback and no wildcard address, even if 'lo' has an RDMA
+ * device. Over RoCE the route fails with ENODEV, over iWARP the address with EINVAL.
  */
 static const char *kind_advice(const struct sockaddr *address)
 {

@@ -422,8 +422,8 @@ static int lock_output(struct output *output, atomic_bool *taken)
 
 /*
  * Open a device, or a pipe once it has a reader. Check the owner of the opened file, because
- * another file may have got the name. If the owner has the overflow id, open it with O_NOATIME,
- * which fails unless this user is the owner (open(2)).
+ * another file may have got the name. If others may plant files here, and the owner has the
+ * overflow id, use O_NOATIME: it fails unless this user is the owner (open(2)).
  */
 static int open_special(const struct place *place, const atomic_bool *cancelled)
 {

@@ -54,8 +54,8 @@ const char *output_error(int error);
  *
  * Return NULL with errno on failure. Some errno values have a special meaning:
  *
- * - OUTPUT_OTHER_OWNER: another user owns the file. Or, in a sticky folder to which others may
- *   write, a user other than this one and the folder's owner owns the link, pipe or device.
+ * - OUTPUT_OTHER_OWNER: another user owns the file. Or it is a link, pipe or device in a sticky
+ *   folder to which others may write, and neither this user nor the folder's owner owns it.
  * - ENOSPC: the file system has no room for `size` bytes.
  * - EFBIG: `size` is above RLIMIT_FSIZE.
  * - ECANCELED: `*cancelled`, which any thread may set, became true during a wait.

@@ -147,8 +147,8 @@ enum status register_control(const struct region_owner *owner, struct region *re
 /* ---- Rings ---- */
 
 /*
- * A program with several sessions sets memory aside for those to come, up to SESSIONS in all, each
- * with SESSION_LEAST pages of regions. That is at most half of the lockable memory. A ring gets at
+ * A program with several sessions reserves memory for later ones, up to SESSIONS in all, each with
+ * SESSION_LEAST pages of regions. It reserves at most half of the lockable memory. A ring gets at
  * most 1/RING_SHARES of the rest: with the common limit of 8 MiB the first rings hold 1 MiB.
  */
 #define RING_SHARES   6
