@@ -147,11 +147,10 @@ enum status register_control(const struct region_owner *owner, struct region *re
 /* ---- Rings ---- */
 
 /*
- * A program with several sessions reserves memory for later ones, up to SESSIONS in all, each with
- * SESSION_LEAST pages of regions. It reserves at most half of the lockable memory. A ring gets at
- * most 1/RING_SHARES of the rest: with the common limit of 8 MiB the first rings hold 1 MiB.
+ * A program with several sessions sets memory aside for those to come, up to SESSIONS in all, each
+ * with SESSION_LEAST pages of regions. That is at most half of the lockable memory. The rings of a
+ * session get half of the rest: with the common limit of 8 MiB those of the first have 3.5 MiB.
  */
-#define RING_SHARES   6
 #define SESSIONS      64
 #define SESSION_LEAST (SESSION_PAGES + 1)
 
@@ -168,15 +167,15 @@ static uint64_t lockable(const struct region_owner *owner)
 	return minimum(left, subtract(memory_lock_limit().bytes, owner->account->registered));
 }
 
-/* Return one ring's share. `locked` is the number of bytes that may still be locked. */
-static uint64_t share_of_many(const struct region_account *account, uint64_t locked)
+/* Return the share of one session's rings. `locked` bytes may still be locked. */
+static uint64_t session_share(const struct region_account *account, uint64_t locked)
 {
 	uint64_t to_come = subtract(SESSIONS, atomic_load(&account->sessions));
 	uint64_t least = page_size() * SESSION_LEAST, limit = account->registered + locked;
 	uint64_t reserve = minimum(least * SESSIONS, limit / 2) / SESSIONS * to_come;
 	uint64_t memory = subtract(memory_left(account), to_come * (least + SESSION_MEMORY));
 
-	return minimum(memory, subtract(locked, reserve)) / RING_SHARES;
+	return minimum(memory, subtract(locked, reserve)) / 2;
 }
 
 /* Lengths in bytes of the rings of a session. A stream that is not present has length 0. */
@@ -204,21 +203,18 @@ static uint64_t ring_length(const struct stream_plan *stream)
 }
 
 /*
- * Shorten the rings to the memory that is left. The shorter ring gets at most half of it. In a
- * program with several sessions, each ring also gets at most one share.
+ * Shorten the rings to the memory that is left, the longer one first. In a program with several
+ * sessions, shorten them to the share of one session.
  */
 static void fit_rings(const struct region_owner *owner, struct ring_lengths *lengths)
 {
 	const struct options *options = owner->terms->options;
 	uint64_t locked = lockable(owner), left = minimum(memory_left(owner->account), locked);
-	uint64_t share = share_of_many(owner->account, locked);
 	uint64_t *longer = longer_ring(lengths);
 	uint64_t *shorter = longer == &lengths->incoming ? &lengths->outgoing : &lengths->incoming;
 
-	if (serves_multiple_clients(options) || options->connections > 1) {
-		*shorter = at_most(*shorter, share);
-		*longer = at_most(*longer, share);
-	}
+	if (serves_multiple_clients(options) || options->connections > 1)
+		left = minimum(left, session_share(owner->account, locked));
 	*shorter = at_most(*shorter, left / 2);
 	*longer = at_most(*longer, subtract(left, memory_pages((size_t)*shorter)));
 }

@@ -448,7 +448,8 @@ TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 /*
  * Two long rings get half of the budget each; a short one leaves the rest to the other. A server
  * with many clients reserves four pages for each of 64 sessions to come, but at most half of the
- * budget, and gives a sixth of the rest to a ring.
+ * budget, and gives half of the rest to the rings of a
+ * session.
  */
 TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {
@@ -464,10 +465,11 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 		{ ROLE_CLIENT, false, 10 * PAGE - 1, 0, LONGEST, 0, 9 * PAGE },
 		{ ROLE_CLIENT, false, PAGE, 0, LONGEST, 0, PAGE },
 		{ ROLE_CLIENT, false, 2 * PAGE, LONGEST, LONGEST, PAGE, PAGE },
-		{ ROLE_SERVER, false, 7 * MEBIBYTE, LONGEST, LONGEST, MEBIBYTE, MEBIBYTE },
-		{ ROLE_SERVER, false, 7 * MEBIBYTE, 1, LONGEST, 1, MEBIBYTE },
-		{ ROLE_SERVER, false, 2 * MEBIBYTE, LONGEST, LONGEST, 42 * PAGE, 42 * PAGE },
-		{ ROLE_SERVER, false, MEBIBYTE, LONGEST, LONGEST, 21 * PAGE, 21 * PAGE },
+		{ ROLE_SERVER, false, 5 * MEBIBYTE, LONGEST, LONGEST, MEBIBYTE, MEBIBYTE },
+		{ ROLE_SERVER, false, 5 * MEBIBYTE, 1, LONGEST, 1, 2 * MEBIBYTE - PAGE },
+		{ ROLE_SERVER, false, 5 * MEBIBYTE, 0, LONGEST, 0, 2 * MEBIBYTE },
+		{ ROLE_SERVER, false, 2 * MEBIBYTE, LONGEST, LONGEST, 64 * PAGE, 64 * PAGE },
+		{ ROLE_SERVER, false, MEBIBYTE, LONGEST, LONGEST, 32 * PAGE, 32 * PAGE },
 		{ ROLE_SERVER, true, 16 * MEBIBYTE, LONGEST, LONGEST, LONGEST, LONGEST },
 		{ ROLE_SERVER, true, 4 * MEBIBYTE, LONGEST, LONGEST, 2 * MEBIBYTE, 2 * MEBIBYTE },
 	};
@@ -488,7 +490,7 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 	}
 	reset(NULL);
 	options.connections = 2; /* a client with several connections shares the budget, too */
-	account.budget.locked = 7 * MEBIBYTE;
+	account.budget.locked = 3 * MEBIBYTE;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
 }
 
@@ -503,7 +505,7 @@ TEST(a_ring_has_its_share_of_a_limit_that_the_driver_applies)
 	options.role = ROLE_SERVER;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
 	terms.limits.applies_lock_limit = true;
-	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), 21 * PAGE);
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), 64 * PAGE);
 	options.one_off = true;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
 	account.registered = 2 * MEBIBYTE;
@@ -529,11 +531,11 @@ TEST(threads_and_state_of_a_session_count_towards_the_budget)
 		{ ROLE_CLIENT, 1, 3, 4 * SESSION_TAKES + 9 * PAGE, UINT64_MAX, 9 * PAGE },
 		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 9 * PAGE, 8 * PAGE, 8 * PAGE },
 		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 7 * PAGE, 8 * PAGE, 7 * PAGE },
-		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 6 * MEBIBYTE + 63 * 4 * PAGE, UINT64_MAX,
+		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 2 * MEBIBYTE + 63 * 4 * PAGE, UINT64_MAX,
 		  MEBIBYTE },
 		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 63 * 4 * PAGE, UINT64_MAX, PAGE },
-		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 6 * MEBIBYTE + 63 * 4 * PAGE,
-		  2 * MEBIBYTE, 43 * PAGE },
+		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 2 * MEBIBYTE + 63 * 4 * PAGE,
+		  2 * MEBIBYTE, 130 * PAGE },
 	};
 
 	EACH_ROW (i, cases) {
