@@ -18,7 +18,7 @@
 #include "congestion.h"
 #include "reach.h"
 
-/* Report the source, the device and the GID of a connection. Set facts and fields of `path`. */
+/* Report the source, the device and the GID of a resolved address. Store them in `path`. */
 static void report_address(struct path *path, struct rdma_cm_id *id)
 {
 	const char *device = ibv_get_device_name(id->verbs->device);
@@ -56,7 +56,10 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 	findings_report(path->findings, "address", true);
 }
 
-/* Report why an address or a route is not resolved. Return false. */
+/*
+ * Report why an address or a route is not resolved. The finding is a failure only if no address is
+ * left to try. Return false.
+ */
 static bool unresolved(struct path *path, const char *step, const char *reason, const char *advice)
 {
 	strbuf_addf(&path->findings->found, "not resolved: %s", reason);
@@ -66,9 +69,9 @@ static bool unresolved(struct path *path, const char *step, const char *reason, 
 }
 
 /*
- * Return the reason for the errno value of the last call on `id`. If the call failed inside
- * librdmacm after the kernel had reported success, errno is EPERM, whatever the reason was
- * (ucma_complete() in librdmacm's cma.c).
+ * Return the reason why the last call on `id` failed with this errno value. If librdmacm itself
+ * fails after the kernel has reported success, it sets event->status to -1. ucma_complete() (cma.c)
+ * makes that errno EPERM, so the errno value says nothing about the reason.
  */
 static const char *reason_of(const struct rdma_cm_id *id, int error)
 {
@@ -103,7 +106,7 @@ void path_collect_evidence(struct path *path)
 				 &path->flow);
 }
 
-/* After the last address, collect facts, and return true if a rule names the cause. */
+/* If no address is left to try, collect facts, and return true if a rule explains the failure. */
 static bool find_cause(struct path *path)
 {
 	if (path->untried)
@@ -120,14 +123,14 @@ static bool unresolved_address(struct path *path, const struct rdma_cm_id *id, i
 
 	if (no_port_is_free(error))
 		return unresolved(path, "address", NO_PORT_REASON, NO_PORT_ADVICE);
-	if (!incomplete && find_cause(path)) /* the step reach will have the advice */
+	if (!incomplete && find_cause(path)) /* the finding of step "reach" gives advice */
 		return unresolved(path, "address", reason_of(id, error), NULL);
 	return unresolved(path, "address", reason_of(id, error),
 			  address_advice(error, source, path->flow.address).text);
 }
 
 /*
- * Resolve the address. If no neighbor answers, try again until `deadline`. Return 0 or an errno
+ * Resolve the address. If no neighbour answers, try again until `deadline`. Return 0 or an errno
  * value.
  */
 static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
@@ -145,8 +148,8 @@ static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 }
 
 /*
- * Report whether the network interface keeps RoCE v2 packets from being dropped under congestion.
- * Advise only with --tos. Skip RoCE v1, which has no DSCP.
+ * Over RoCE v2, report if the network interface protects packets from drops under congestion. Give
+ * advice only with --tos. RoCE v1 packets have no DSCP.
  */
 static void report_congestion(struct path *path, struct rdma_cm_id *id)
 {
@@ -168,8 +171,9 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
 }
 
 /*
- * Resolve the address and then the route before `deadline` (now_milliseconds()), and store the MTU
- * of the path, or over iWARP of the port. Return false, after a finding, if that fails.
+ * Resolve the address and then the route before `deadline` (now_milliseconds()), and report both.
+ * Store the MTU of the path, or over iWARP that of the port. Return false if the address or the
+ * route is not resolved.
  */
 static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
@@ -197,9 +201,8 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 }
 
 /*
- * Over RoCE v2 in software, send a datagram to UDP port 4791. Return false if that fails: the
- * kernel would also drop a connect request, which would then hang for ever. A hardware adapter
- * sends without the kernel, so no filter sees its packets.
+ * Return false if this host drops RoCE v2 packets of a software device (evidence_can_send()). A
+ * hardware adapter sends without the kernel, so no filter of this host drops its packets.
  */
 static bool can_send(const struct path *path)
 {
@@ -216,8 +219,8 @@ static bool refuse_source(struct path *path, const char *reason, const char *adv
 }
 
 /*
- * Return true, after a finding, if the device of the route has node GUID 0: before release 56
- * librdmacm ends this process when it resolves such an address.
+ * If the device of the route has node GUID 0, report that, and return true. Do not resolve such an
+ * address: before release 56 librdmacm would end this process (guid.h).
  */
 static bool has_unfound_device(struct path *path)
 {
@@ -235,7 +238,7 @@ static bool has_unfound_device(struct path *path)
 
 /*
  * Find the route to path->address, describe it in `path`, and try to register memory with its
- * device. Return false if there is no route, or can_send() fails.
+ * device. Return false if there is no route, or if can_send() returns false.
  */
 static bool check_address(struct path *path)
 {
@@ -320,7 +323,7 @@ bool path_find_next(struct path *path)
 		evidence_set_number(path->evidence, FACT_tos, path->flow.tos);
 		found = check_address(path);
 	}
-	if (!found && before.flow.address) { /* the last address with a route is explained */
+	if (!found && before.flow.address) { /* explain the address that had a route */
 		*path = before;
 		path->untried = NULL;
 		*path->evidence = facts;
