@@ -15,14 +15,14 @@
 #include "reach.h"
 
 /*
- * First of UNUSED_PORTS ports on which probably no program listens: no service is registered for
- * them, but some systems choose source ports from this range.
+ * First of UNUSED_PORTS ports that are probably unused: no service is registered for them. Some
+ * systems choose source ports from this range, so one of them may be in use.
  */
 #define UNUSED_PORT  47893
 #define UNUSED_PORTS 4
 /*
- * Maximum timeout, in seconds, of a request that explains a failed one: the kernel repeats a lost
- * request after 4 s.
+ * Maximum timeout, in seconds, of a request that explains a failed one. The kernel repeats a lost
+ * request after 4 s, so it can do that once.
  */
 #define CONTROL_SECONDS 6
 
@@ -43,7 +43,7 @@ void check_init(struct check *check, const struct options *options, const struct
 	probe_init(&check->probe, options, process, &check->findings, &check->path);
 }
 
-/* If a step was good, discard the failures found before. Return `good`. */
+/* If a step was good, forget the first failure before it. Return `good`. */
 static bool forgive(struct check *check, bool good)
 {
 	if (good)
@@ -51,7 +51,7 @@ static bool forgive(struct check *check, bool good)
 	return good;
 }
 
-/* Collect facts about this host. Report the rule that holds, or, if `required`, that none does. */
+/* Collect facts, and report the rule that holds. If none does, report that if `required`. */
 static void explain(struct check *check, bool required)
 {
 	evidence_set(&check->evidence, FACT_port,
@@ -63,7 +63,7 @@ static void explain(struct check *check, bool required)
 	check->explained = reach_report(&check->findings, &check->evidence);
 }
 
-/* Explain why no session can be tried: no device, address or memory can be used. */
+/* Explain why no session can be tried. If a path is usable, the memory was not registered. */
 static void explain_path(struct check *check, bool usable)
 {
 	if (usable) {
@@ -104,7 +104,7 @@ enum status check_path(struct check *check)
 
 /* ---- One request ---- */
 
-/* Set a fact to the answer to the latest connect request, and the name of a rejection's reason. */
+/* Set a fact to the answer to the latest connect request. With FACT_request, set FACT_reason. */
 static void set_answer(struct check *check, enum fact fact)
 {
 	const struct outcome *outcome = check->probe.outcome;
@@ -148,8 +148,8 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 }
 
 /*
- * Call send_request() for unused ports until no program answers. Set FACT_control_port to the last
- * port. Return false like send_request().
+ * Call send_request() for UNUSED_PORTS ports, until no program answers on one. Set
+ * FACT_control_port to the last port. Return false like send_request().
  */
 static bool send_to_unused(struct check *check, enum fact fact)
 {
@@ -166,8 +166,8 @@ static bool send_to_unused(struct check *check, enum fact fact)
 }
 
 /*
- * If no request with --tos is answered, send one with the default class, then one with --tos: the
- * path may have been down during the first ones. Return false like send_request().
+ * If no request with --tos was answered, send one without it. If that is answered, repeat one with
+ * it: the path may have been down during the earlier ones. Return false like send_request().
  */
 static bool try_other_class(struct check *check)
 {
@@ -208,8 +208,8 @@ static void explain_request(struct check *check)
 }
 
 /*
- * Without PORT: try the addresses until one answers. If none does, report why, and return the
- * status of the last request.
+ * Send requests to unused ports of the host's addresses, until one is answered. If none is, report
+ * why, and return the status of the last request.
  */
 static enum status reach_address(struct check *check)
 {
