@@ -12,7 +12,7 @@
 
 /*
  * Return the highest priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives
- * to a protocol of this selector, or -1.
+ * to a protocol of this selector. Return -1 if it gives none.
  */
 static int decode_rule(const struct nlattr *table, uint8_t selector, unsigned int protocol)
 {
@@ -33,8 +33,9 @@ static int decode_rule(const struct nlattr *table, uint8_t selector, unsigned in
 }
 
 /*
- * Return the priority of RoCE packets with this DSCP, or -1. If no rule names it, the rules for
- * RoCE's UDP port apply (bnxt_re uses them), and then the default rule (dcb-app(8)).
+ * Return the priority of RoCE packets with this DSCP, or -1 if no rule gives one. If no rule names
+ * the DSCP, the rules for RoCE's UDP port apply (bnxt_re uses them), and then the default rule
+ * (dcb-app(8)).
  */
 static int decode_priority(const struct nlattr *table, unsigned int dscp)
 {
@@ -102,7 +103,7 @@ static int read_ecn(const char *interface)
 	return known ? (int)priorities : -1;
 }
 
-/* Append the priorities (bits) for which a feature is on. -1 means not known. */
+/* Append the name of a feature, and the priorities for which it is on, as in struct congestion. */
 static void describe(const char *name, int priorities, struct strbuf *buf)
 {
 	const char *known = priorities ? "on for priority" : "off";
