@@ -28,7 +28,7 @@
  * Add an address to `view` if the connection manager finds a device for it. The kernel finds one
  * only if this network namespace has the device's network interface (cma_acquire_dev_by_src_ip() of
  * its cma.c), whatever GIDs the device shows here. librdmacm finds only devices that it can open.
- * Return 0, or an errno value if no identifier can be created; EADDRNOTAVAIL: no port is free.
+ * Return 0, EADDRNOTAVAIL if no port is free, or the errno value of rdma_create_id(3).
  */
 static int bind_address(struct host_view *view, const struct ifaddrs *one)
 {
@@ -112,7 +112,7 @@ static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_
 	devices->any_reliable |= reliable;
 	devices->any_active |= active;
 	devices->any_usable |= reliable && active && reached;
-	/* efa has no node GUID; the device of mana for raw packets has none, and no GID */
+	/* efa (not reliable) and mana's device for raw packets (no GID) have node GUID 0 */
 	if (reached || !reliable || !active ||
 	    host_port_lacks_gids(verbs->device->ibdev_path, number) || !guid_is_zero(verbs->device))
 		return;
@@ -120,7 +120,7 @@ static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_
 	strbuf_addf(&devices->findings->advice, "%s", guid_describe(verbs).text);
 }
 
-/* Report a device or port, which is described unless it cannot be queried. */
+/* Report a device or port. `error` is the errno value of the query, or 0. */
 static void report_device(struct devices *devices, int error)
 {
 	if (error)
@@ -129,7 +129,7 @@ static void report_device(struct devices *devices, int error)
 	findings_report(devices->findings, "device", !error);
 }
 
-/* Report the ports of a device. If no port can be used, a rule explains it. */
+/* Report the ports of a device, or that the device cannot be queried. */
 static void check_device(struct devices *devices, struct ibv_context *verbs)
 {
 	const char *name = ibv_get_device_name(verbs->device);
@@ -178,7 +178,7 @@ static int try_to_register(const struct devices *devices, struct ibv_context *ve
 	return error;
 }
 
-/* Return true if the limit is modest, and lower than what all sessions of a program may use. */
+/* Return true if the limit is modest, and below the memory budget of a program's sessions. */
 static bool is_below_budget(const struct lock_limit *lock)
 {
 	struct memory_budget budget = memory_budget();
@@ -209,8 +209,8 @@ void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
 /* ---- All devices ---- */
 
 /*
- * Report that no device, or no address of this host, is found, because of `error` if that is not 0.
- * Return false.
+ * Report that no device or address of this host is found. `error` is the errno value of the search,
+ * or 0 if it did not fail. Return false.
  */
 static bool report_none(struct devices *devices, const char *text, int error)
 {
