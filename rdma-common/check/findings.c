@@ -15,19 +15,22 @@
 
 /* ---- The object of an interrupted check ---- */
 
-/* Maximum time, in milliseconds, until a signal's handler can write the next piece. */
+/* Time, in ms, that the signal's handler waits until standard output takes the next piece. */
 #define LAST_WORDS_MILLISECONDS 1000
 
-/* Beginning of the status in the last words. The status of a finding is a text. */
+/* Key of the status in the last words. A status of a finding is a text, and this is a number. */
 #define STATUS_KEY "\"status\": "
 
 /*
- * The line that a signal's handler prints, with a status of three digits. Static, because a handler
- * uses it. NULL if no findings are held.
+ * The line that a signal's handler prints, with a status of three digits. NULL if no findings are
+ * held. Static, because a handler gets no pointer.
  */
 static char *_Atomic last_words;
 
-/* Write the last words. Give up if nothing reads standard output. Async-signal-safe. */
+/*
+ * Write the last words with the status of the signal. Give up if nothing reads standard output.
+ * Async-signal-safe.
+ */
 static void write_last_words(int signal_number)
 {
 	struct pollfd ready = { .fd = STDOUT_FILENO, .events = POLLOUT };
@@ -48,7 +51,7 @@ static void write_last_words(int signal_number)
 	}
 }
 
-/* Let the last words be findings->all with a status. If memory runs out, keep the earlier ones. */
+/* Make findings->all, with a status, the last words. If memory runs out, keep the earlier ones. */
 static void keep_last_words(struct findings *findings)
 {
 	const char *line;
@@ -101,7 +104,10 @@ static struct json_object *add_object(struct findings *findings, const char *ste
 	return finding;
 }
 
-/* Note the first failure: its cause without a list of causes, and the first thing to do. */
+/*
+ * Keep the first failure: the whole text, the finding up to "; one of: ", and the advice up to the
+ * first "; ".
+ */
 static void note_failure(struct findings *findings, const char *step)
 {
 	const char *found = findings->found.text, *advice = findings->advice.text;

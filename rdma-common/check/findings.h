@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The findings of --check: each is collected as a JSON object and, without --json, printed.
+ * The findings of --check. Each is kept as a JSON object, and printed unless --json is given.
  *
  * Threads: the main thread.
  */
@@ -15,20 +15,21 @@
 
 struct findings {
 	struct console *console;
-	bool json;                   /* print no lines */
+	bool json;                   /* --json: print no lines */
 	struct json_object *all;     /* object with an array for each step */
 	struct json_object *latest;  /* the latest finding, in an array of `all` */
 	struct strbuf found, advice; /* texts of the next finding, until findings_report() */
 	struct strbuf first_failure; /* the first failure since this was emptied, with its advice */
-	struct strbuf cause, next;   /* that failure in short, and the first thing to do */
+	struct strbuf cause;         /* the first failure, without its causes and advice */
+	struct strbuf next;          /* the first part of its advice */
 };
 
 /* Initialize `findings`. The caller frees findings->all. */
 void findings_init(struct findings *findings, struct console *console, bool json);
 
 /*
- * From now on, a signal that ends the process at once first prints findings->all with its status.
- * findings_release() ends this; the caller then prints findings->all itself.
+ * From now on, if a signal ends the process at once, print findings->all before, with the status of
+ * the signal. After findings_release(), the caller prints findings->all itself.
  */
 void findings_hold(struct findings *findings);
 void findings_release(void);
