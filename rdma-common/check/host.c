@@ -19,14 +19,14 @@ struct host {
 	const struct host_view *view;
 	struct findings *findings; /* with the texts of the next finding */
 	char device[PATH_MAX];     /* folder of the current device */
-	const char *name;          /* its name */
-	bool software;             /* the device has no adapter */
+	const char *name;          /* name of the current device */
+	bool software;             /* the current device has no adapter */
 	struct ibv_context *verbs;
 	unsigned int port;
-	bool counts;      /* the port (for the adapter: one of its ports) is judged */
-	bool local;       /* a judged port of RoCE has link-local GIDs */
-	bool routable;    /* a judged port can be reached by a router, or needs no GID */
-	bool limited;     /* the next finding shows a limit (host_examine()) */
+	bool counts;      /* the current port or adapter counts (host_examine()) */
+	bool local;       /* a port that counts has a link-local GID */
+	bool routable;    /* a port that counts has another GID, or is not of RoCE */
+	bool limited;     /* the next finding shows a limit */
 	bool any_limited; /* a finding has failed */
 };
 
@@ -40,7 +40,10 @@ static void find_folder(const struct host *host, const struct ibv_context *verbs
 		 ibv_get_device_name(verbs->device));
 }
 
-/* Read a file of the PCI function, which is the parent of an auxiliary device (irdma, mana). */
+/*
+ * Read a file of the device's PCI function. With irdma and mana, "device" is an auxiliary device,
+ * and its parent is the function.
+ */
 static struct sysfs_line read_pci(const struct host *host, const char *name)
 {
 	struct sysfs_line line = sysfs_read_line("%s/device/%s", host->device, name);
@@ -48,7 +51,10 @@ static struct sysfs_line read_pci(const struct host *host, const char *name)
 	return line.text[0] ? line : sysfs_read_line("%s/device/../%s", host->device, name);
 }
 
-/* Report the finding, as good and without advice if the port is not judged. Reset `limited`. */
+/*
+ * Report the finding, and reset `limited`. If the port or adapter does not count, the finding is
+ * good, and has no advice.
+ */
 static void report_finding(struct host *host, const char *step)
 {
 	bool limited = host->limited && host->counts;
@@ -64,7 +70,10 @@ static void report_finding(struct host *host, const char *step)
 
 bool host_is_software(const char *device)
 {
-	/* Soft-RoCE has a "parent"; before Linux 5.11 its "device" was that of its interface */
+	/*
+	 * A software device has no "device" in sysfs. Before Linux 5.11 Soft-RoCE had the "device"
+	 * of its network interface, but only Soft-RoCE has a "parent".
+	 */
 	return !sysfs_read_line("%s/device/uevent", device).text[0] ||
 	       sysfs_read_line("%s/parent", device).text[0];
 }
@@ -103,8 +112,8 @@ static double device_rate(const char *device)
 
 /*
  * Store the path of the adapter: the folder of the device's PCI function, without the function's
- * number. Return false for software, and for a virtual function or subfunction, whose ports are the
- * adapter's.
+ * number. Return false for a software device, and for a virtual function or subfunction: it shares
+ * the ports of its adapter.
  */
 static bool find_adapter(const char *device, char adapter[PATH_MAX])
 {
@@ -119,7 +128,7 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 	name = strrchr(adapter, '/');
 	if (strstr(name, ".sf."))
 		return false;
-	if (!strchr(name, ':')) /* an auxiliary device, whose name has no ':': use its parent */
+	if (!strchr(name, ':')) /* an auxiliary device has no ':' in its name: use its parent */
 		*name = '\0';
 	number = strrchr(adapter, '.');
 	if (number > strrchr(adapter, '/'))
@@ -128,8 +137,8 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 }
 
 /*
- * Return the sum of the rates of the adapter's ports, which may belong to separate devices, or,
- * if find_adapter() fails, of the device's ports.
+ * Return the sum of the rates of the adapter's ports, which may belong to several devices. If
+ * find_adapter() returns false, return the sum for this device's ports.
  */
 static double adapter_rate(const struct host *host)
 {
@@ -147,8 +156,8 @@ static double adapter_rate(const struct host *host)
 }
 
 /*
- * Return the data rate of a PCIe link: 8 of 10 bits are data, and above 5 GT/s 128 of 130. From 64
- * GT/s on the link has no line code (PCI Express Base Specification 6.1, table 1-1).
+ * Return the data rate of a PCIe link. Up to 5 GT/s, 8 of 10 bits are data. Above, 128 of 130 bits
+ * are. From 64 GT/s on, all are (PCI Express Base Specification 6.1, table 1-1).
  */
 static double link_rate(double gigatransfers, double lanes)
 {
@@ -160,8 +169,8 @@ static double link_rate(double gigatransfers, double lanes)
 /* ---- Adapters ---- */
 
 /*
- * Describe the adapter's PCIe link. A link below its maximum is a limit if it carries less than the
- * ports do: a slot with fewer lanes may suffice. A virtual function reports no link.
+ * Describe the adapter's PCIe link. A link below its maximum is a limit only if it is slower than
+ * the ports: a slot with fewer lanes may suffice. A virtual function reports no link.
  */
 static void describe_link(struct host *host)
 {
@@ -222,7 +231,7 @@ static void describe_node(struct host *host)
 		sysfs_find_line("Cpus_allowed_list:", "%s/proc/self/status", host->root);
 	const char *allowed = status.text + strcspn(status.text, "0123456789");
 
-	if (node.text[0] < '0' || node.text[0] > '9') /* -1: not known */
+	if (node.text[0] < '0' || node.text[0] > '9') /* -1 means not known */
 		return;
 	strbuf_addf(&host->findings->found,
 		    ", NUMA node %.9s (processors %.99s; this process may use %.99s)", node.text,
@@ -278,7 +287,7 @@ static void describe_interface(struct host *host)
 			    bond.text);
 }
 
-/* Report a port. Its rate is no limit: cards have ports of different speed. */
+/* Report a port. A low rate is no limit: an adapter may have ports of different speed. */
 static void examine_port(struct host *host)
 {
 	struct sysfs_line state = sysfs_read_line(PORT "state", host->device, host->port);
@@ -294,7 +303,10 @@ static void examine_port(struct host *host)
 
 /* ---- GIDs ---- */
 
-/* Return true for RFC 4291, 2.5.6. A pair of hosts uses 169.254/16 as any other subnet. */
+/*
+ * Return true for an IPv6 link-local address, fe80::/10 (RFC 4291, 2.5.6). IPv4's 169.254/16 does
+ * not count: a pair of hosts uses it as any other subnet.
+ */
 static bool is_link_local(const uint8_t gid[16])
 {
 	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
@@ -315,13 +327,16 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 	return IN6_IS_ADDR_V4MAPPED(gid) ? 4 : 3;
 }
 
-/* File of configfs with the RoCE version of connections, by root, device name and port. */
+/*
+ * Format of the path of the configfs file that has the RoCE version of connections. Its arguments
+ * are the root, the device's name and the port.
+ */
 #define ROCE_MODE "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode"
 
-/* Report the settings of NCCL for the port. Over InfiniBand any GID is right. */
+/* Report the NCCL settings for the port. Over InfiniBand they name no GID, because any is right. */
 static void report_setting(struct host *host, bool roce, unsigned int index, const char *note)
 {
-	/* the file exists after root has made the device's folder (ABI: configfs-rdma_cm) */
+	/* the file exists once root has made the device's folder (ABI: configfs-rdma_cm) */
 	struct sysfs_line mode = sysfs_read_line(ROCE_MODE, host->root, host->name, host->port);
 	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
 
@@ -342,7 +357,7 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 /*
  * Return true if an entry of the port's GID table belongs to an address of this network namespace.
  * Compare the interface index, too: interfaces of two namespaces may have the same address and
- * name. A VLAN has the MAC address, and so the link-local address, of the interface below it.
+ * name, and a VLAN may have the same link-local address as the interface below it.
  */
 static bool is_own_gid(const struct host *host, unsigned int index)
 {
@@ -361,7 +376,10 @@ static bool is_own_gid(const struct host *host, unsigned int index)
 	return false;
 }
 
-/* Report the GIDs of a port (over RoCE, those of this namespace) and NCCL settings for the best. */
+/*
+ * Report the GIDs of a port, and the NCCL settings for the best one. Over RoCE, leave out the GIDs
+ * of other network namespaces.
+ */
 static void examine_gids(struct host *host)
 {
 	const char *transport = host_transport(host->device, host->port);
@@ -409,7 +427,7 @@ bool host_port_lacks_gids(const char *device, unsigned int port)
 	struct sysfs_line state = sysfs_read_line(PORT "state", device, port), gid;
 	unsigned int index = 0;
 
-	do /* an empty line is the end of the table, which may have no entry */
+	do /* the line is empty after the table's last entry */
 		gid = sysfs_read_line(PORT "gids/%u", device, port, index++);
 	while (gid.text[0] && !gid.text[strspn(gid.text, "0:")]);
 	return strtoul(state.text, NULL, 10) == IBV_PORT_ACTIVE && !gid.text[0];
@@ -425,7 +443,6 @@ const struct host_address *host_find_address(const struct host_view *view,
 	return NULL;
 }
 
-/* Return true if a port of the device is judged (host_examine()). */
 static bool port_counts(const struct host *host, unsigned int port)
 {
 	return !strcmp(host_transport(host->device, port), "infiniband") ||
@@ -454,8 +471,8 @@ static void examine_device(struct host *host, struct ibv_context *verbs)
 	}
 }
 
-/* Fail if each usable port has no GIDs but link-local ones. */
-static void judge_gids(struct host *host)
+/* Report a failure if this host can be reached only by link-local GIDs. */
+static void require_routable_gid(struct host *host)
 {
 	if (!host->local || host->routable)
 		return;
@@ -473,6 +490,6 @@ bool host_examine(const char *root, const struct host_view *view, struct finding
 
 	for (size_t i = 0; i < view->device_count; i++)
 		examine_device(&host, view->devices[i]);
-	judge_gids(&host);
+	require_routable_gid(&host);
 	return host.any_limited;
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Report this host's RDMA devices, and the limits of paths, from sysfs (Documentation/ABI:
- * stable/sysfs-class-infiniband, testing/sysfs-bus-pci): adapters and their PCIe link, ports and
- * their rate, GIDs. No file that needs a privilege is opened, and no setting is changed.
+ * Report this host's RDMA devices from sysfs (Documentation/ABI: stable/sysfs-class-infiniband,
+ * testing/sysfs-bus-pci): adapters and their PCIe links, ports and their rates, GIDs. Open no file
+ * that needs a privilege, and change no setting.
  *
- * A container may see the adapters and GIDs of all network namespaces in sysfs. Adapters that it
- * cannot open are left out (struct host_view).
+ * A finding may show a limit of this host: a path is slower than the hardware could be, or packets
+ * stop at a router.
+ *
+ * In a container, sysfs may show the adapters and GIDs of all network namespaces. Report only the
+ * devices that this process can open (struct host_view), and over RoCE only the GIDs of its
+ * addresses.
  *
  * Threads: the main thread, but not during a session: a driver may ask the firmware for a file's
  * contents.
@@ -22,7 +26,7 @@
 
 #include "findings.h"
 
-/* An address of this network namespace, with the device and port that rdma_bind_addr(3) finds. */
+/* An address of this network namespace, and the device and port that rdma_bind_addr(3) finds. */
 struct host_address {
 	struct ibv_context *verbs;
 	uint8_t port;
@@ -32,7 +36,7 @@ struct host_address {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE]; /* as text */
 };
 
-/* The devices in sysfs that this process can use, and the addresses that lead to them. */
+/* The devices that this process can open, and the addresses that lead to them. */
 struct host_view {
 	struct ibv_context **devices;   /* the devices that rdma_get_devices(3) opened */
 	struct host_address *addresses; /* their `verbs` are in `devices` */
@@ -44,22 +48,20 @@ const struct host_address *host_find_address(const struct host_view *view,
 					     const struct ibv_context *verbs, unsigned int port);
 
 /*
- * Examine the devices of `view`, and report adapters, links, GIDs and settings to `findings`.
- * `root`: the folder that has sys and proc; "" for this host. A file that cannot be read is left
- * out. Return true if a finding has failed: a path is slower than the hardware could be, or packets
- * stop at a router.
+ * Report the adapters, links, GIDs and NCCL settings of the devices of `view` to `findings`. Leave
+ * out files that cannot be read. `root` is the folder that has sys and proc. It is "" except in
+ * tests.
  *
- * A port is judged if an address of `view` leads to it, or if it is InfiniBand, where a program
- * without rdma_cm needs no address. An adapter is judged if one of its ports is. Other findings
- * never fail. Over RoCE only the GIDs of these addresses are reported.
+ * A port counts if an address of `view` leads to it. An InfiniBand port always counts, because a
+ * program without rdma_cm needs no address. An adapter counts if one of its ports does. A finding
+ * fails if it shows a limit of a port or an adapter that counts. Return true if one has failed.
  */
 bool host_examine(const char *root, const struct host_view *view, struct findings *findings);
 
 /* Return true if the device with this folder in sysfs (ibdev_path) has no adapter. */
 bool host_is_software(const char *device);
 
-/* Return the transport of a port: "iwarp", "roce", "infiniband", or "" for another or unknown one.
- */
+/* Return the transport of a port: "iwarp", "roce" or "infiniband". Return "" if it is not known. */
 const char *host_transport(const char *device, unsigned int port);
 
 /*
@@ -68,11 +70,14 @@ const char *host_transport(const char *device, unsigned int port);
  */
 double host_port_rate(const char *device, unsigned int port);
 
-/* Return a note on a GID of RoCE v2 (`version_2`) or v1, a static string. NULL means none. */
+/*
+ * Return why routers do not forward packets of this GID, a static string. Return NULL otherwise.
+ * The GID is of RoCE v2 if `version_2` is true, and of RoCE v1 otherwise.
+ */
 const char *host_gid_note(const uint8_t gid[16], bool version_2);
 
 /*
- * Return true if a port is active and has no GID. Such a port of RoCE has at least a link-local
+ * Return true if a port is active and has no GID. An active RoCE port has at least a link-local
  * GID, unless RoCE is off.
  */
 bool host_port_lacks_gids(const char *device, unsigned int port);
