@@ -279,7 +279,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 # The network interface of a GID may be unknown. A link-local address names its interface.
 @test "over RoCE --check names the GID, its type and any known interface; without a GID it exits with 3" {
 	outcomes check 192.0.2.1 <<-END
-	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1); routers do not forward RoCE v1?route	!> ->
+	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1); this GID is of RoCE v1, which routers do not forward?route	!> ->
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
 	3	no-gids	> reach       no address of this network namespace leads to an active port of an RDMA device ?L17??  -> give its
 	0	no-gids iwarp	> device double0 port 1	!> GID

@@ -315,7 +315,7 @@ static bool is_link_local(const uint8_t gid[16])
 const char *host_gid_note(const uint8_t gid[16], bool version_2)
 {
 	if (!version_2)
-		return "routers do not forward RoCE v1";
+		return "this GID is of RoCE v1, which routers do not forward";
 	return is_link_local(gid) ? "routers do not forward packets of a link-local address" : NULL;
 }
 

@@ -489,7 +489,7 @@ TEST(routable_gid_of_roce_v2_is_preferred)
 		  "NCCL_IB_GID_INDEX=2; routers do not forward packets of a link-local address\n", "->" },
 		/* ConnectX-3 has nothing but RoCE v1 */
 		{ GID("0", IPV4, "IB/RoCE v1") GID("1", ROUTED, "IB/RoCE v1") NO_GID("2") NO_GID("3"), false,
-		  "NCCL_IB_GID_INDEX=0; routers do not forward RoCE v1\n", "->" },
+		  "NCCL_IB_GID_INDEX=0; this GID is of RoCE v1, which routers do not forward\n", "->" },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=0\n", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=0\n", "->" },
 		/* only link-local GIDs, at every usable port */
