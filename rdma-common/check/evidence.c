@@ -32,7 +32,7 @@
 
 /* UDP port that should be unused, to compare its answer with ROCE_PORT's. */
 #define UNUSED_UDP_PORT 47891
-/* A UDP datagram may be lost: number of tries, and time to wait for the answer to each. */
+/* Number of tries, because a UDP datagram may be lost, and time to wait for each answer. */
 #define UDP_TRIES        2
 #define UDP_MILLISECONDS 400
 /*
@@ -81,7 +81,7 @@ void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t num
 	snprintf(evidence->facts[fact], sizeof(evidence->facts[fact]), "%" PRIu64, number);
 }
 
-/* The errors that rules name, and others that sending or finding a route gives. */
+/* The errors that rules name, and others of sending and of finding a route. */
 static const struct {
 	int error;
 	const char *name;
@@ -144,7 +144,7 @@ static void dump_all(struct evidence *evidence, int type, size_t size, nl_recvms
 		    evidence);
 }
 
-/* Set the facts vrf, gid_kind and route_kind, if they are about this network interface. */
+/* Set the facts about this network interface: vrf, gid_kind, route_kind and bond_devices. */
 static int examine_link(struct nl_msg *message, void *evidence)
 {
 	const struct ifinfomsg *link = nlmsg_data(nlmsg_hdr(message));
@@ -158,7 +158,7 @@ static int examine_link(struct nl_msg *message, void *evidence)
 		evidence_set(evidence, FACT_gid_kind, kind);
 	if (!evidence_is(evidence, FACT_route_interface, name))
 		return NL_OK;
-	if (strcmp(kind, "bond") != 0) /* a bridge has members, too */
+	if (strcmp(kind, "bond") != 0) /* bond_devices may be on members of a bridge */
 		evidence_set(evidence, FACT_bond_devices, "");
 	/* rdma_cm of Linux 6.1 resolves no address over another type, such as a tunnel */
 	evidence_set(evidence, FACT_route_kind,
@@ -192,7 +192,7 @@ static int examine_route(struct nl_msg *message, void *evidence)
 	return NL_OK;
 }
 
-/* Add an attribute of this type: the bytes of an IPv4 or IPv6 address, without its port. */
+/* Add an attribute of this type with the bytes of an IPv4 or IPv6 address, without its port. */
 static void add_address(struct nl_msg *request, int type, const struct sockaddr *address)
 {
 	const void *any = address;
@@ -229,8 +229,9 @@ static const struct host_address *find_source(const struct evidence *evidence,
 }
 
 /*
- * Return the index of the network interface with which the kernel asks for the route of a bound or
- * link-local address (rdma_translate_ip() sets bound_dev_if). 0 means any interface.
+ * Return the index of the network interface to which rdma_cm restricts the route of a bound or
+ * link-local address (rdma_translate_ip() sets bound_dev_if). Return 0 if it allows any interface.
+ * Set FACT_source if `flow` has a source without a scope ID.
  */
 static uint32_t find_bound(struct evidence *evidence, const struct host_view *view,
 			   const struct flow *flow)
@@ -248,7 +249,7 @@ static uint32_t find_bound(struct evidence *evidence, const struct host_view *vi
 	return own ? own->interface_index : 0;
 }
 
-/* Ask the kernel for the route of `flow`, and set its facts. On failure `route` is the error. */
+/* Ask the kernel for the route of `flow`. Set its facts, or FACT_route to the error. */
 static void find_route(struct evidence *evidence, const struct host_view *view,
 		       const struct flow *flow)
 {
@@ -266,8 +267,8 @@ static void find_route(struct evidence *evidence, const struct host_view *view,
 }
 
 /*
- * Find out if the hardware address of the next hop is known, and if that host has answered lately.
- * Tunnels need none (NUD_NOARP).
+ * If this is the entry of the next hop, set FACT_neighbour. Ignore the state NUD_NOARP: a tunnel
+ * needs no hardware address.
  */
 static int examine_neighbour(struct nl_msg *message, void *evidence)
 {
@@ -289,7 +290,7 @@ static int examine_neighbour(struct nl_msg *message, void *evidence)
 
 /* ---- RDMA devices ---- */
 
-/* Return the port on the route's interface, or without a route the first one, or NULL. */
+/* Return the port on the route's interface, or NULL. Without a route, return the first port. */
 static const struct rdma_port *find_port(const struct evidence *evidence,
 					 const struct rdma_ports *ports)
 {
@@ -302,7 +303,7 @@ static const struct rdma_port *find_port(const struct evidence *evidence,
 	return NULL;
 }
 
-/* Return the last part of the path to which a link of a network interface leads. */
+/* Return the last part of the path to which a link in an interface's sysfs folder leads. */
 static struct sysfs_line name_of_link(const char *interface, const char *link)
 {
 	char path[PATH_MAX], target[PATH_MAX];
@@ -314,7 +315,7 @@ static struct sysfs_line name_of_link(const char *interface, const char *link)
 	return name;
 }
 
-/* Set the facts about the network interfaces of the device and of the other ones. */
+/* Set the facts about the network interfaces of FACT_device and of the other devices. */
 static void examine_ports(struct evidence *evidence, const struct rdma_ports *ports)
 {
 	const struct rdma_port *member = NULL;
@@ -344,7 +345,7 @@ static void examine_ports(struct evidence *evidence, const struct rdma_ports *po
 	evidence_set(evidence, FACT_bond_devices, members.text);
 }
 
-/* Describe the device that has the source address, or else that of the route, or the first one. */
+/* Set the facts about the device of FACT_source, or else of the route, or else the first one. */
 static void find_devices(struct evidence *evidence, const struct host_view *view,
 			 const struct rdma_port *of_route)
 {
@@ -385,7 +386,7 @@ static void find_devices(struct evidence *evidence, const struct host_view *view
 	globfree(&all);
 }
 
-/* Set the facts about a file that this process cannot open, as closed_file_find() does. */
+/* Set the facts about a file that this process cannot open (closed_file_find()). */
 static void examine_files(struct evidence *evidence, const char *device)
 {
 	struct closed_file file = closed_file_find(device);
@@ -397,25 +398,28 @@ static void examine_files(struct evidence *evidence, const char *device)
 	evidence_set(evidence, FACT_file_owner, file.owner);
 }
 
-/* Return what is left of a resource ("hca_object=") in two lines of an rdma cgroup. */
+/*
+ * Return how much an rdma cgroup leaves of a resource ("hca_object="). `limit` and `use` are the
+ * device's lines of its rdma.max and rdma.current.
+ */
 static uint64_t left_of(const char *resource, const char *limit, const char *use)
 {
 	const char *most = strstr(limit, resource), *now = strstr(use, resource);
 	uint64_t used = now ? strtoull(now + strlen(resource), NULL, 10) : 0, number;
 
-	if (!most || most[strlen(resource)] == 'm') /* max */
+	if (!most || most[strlen(resource)] == 'm') /* "max" */
 		return UINT64_MAX;
 	number = strtoull(most + strlen(resource), NULL, 10);
 	return number > used ? number - used : 0;
 }
 
-/* The search for the cgroup that leaves the fewest objects to a session. */
+/* The search for the cgroup that leaves the fewest objects. */
 struct tightest {
 	struct evidence *evidence;
 	uint64_t left;
 };
 
-/* If a cgroup of this process leaves too little of the device for a session, set its facts. */
+/* If this cgroup leaves less of the device than the tightest one so far, set its facts. */
 static void examine_cgroup(void *context, const char *folder)
 {
 	struct tightest *tightest = context;
@@ -503,7 +507,7 @@ static int examine_resources(struct nl_msg *resources, void *evidence)
 	return NL_OK;
 }
 
-/* Find out which programs listen on a device. */
+/* Add the programs that listen on a device to the listeners. */
 static int examine_rdma_device(struct nl_msg *device, void *evidence)
 {
 	struct nlattr *index = netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_INDEX);
@@ -515,8 +519,8 @@ static int examine_rdma_device(struct nl_msg *device, void *evidence)
 }
 
 /*
- * Return the sum of the counters in the files of `pattern`. If any can be read, set a fact to the
- * sum, at most `most`.
+ * Return the sum of the counters in the files of `pattern`. If one can be read, set a fact to the
+ * sum, or to `most` if that is less.
  */
 static uint64_t sum_counters(struct evidence *evidence, enum fact fact, const char *pattern,
 			     uint64_t most)
@@ -535,7 +539,7 @@ static uint64_t sum_counters(struct evidence *evidence, enum fact fact, const ch
 	return sum;
 }
 
-/* Note an interface other than that of the route if its IPv4 subnet has the source, too. */
+/* Set FACT_same_subnet if the IPv4 subnet of another interface contains FACT_source, too. */
 static int examine_own_address(struct nl_msg *message, void *context)
 {
 	struct evidence *evidence = context;
@@ -561,18 +565,18 @@ void evidence_collect_listeners(struct evidence *evidence, const struct flow *fl
 	/* "rep" accepts a request; "rej" rejects one, or withdraws a request of this host */
 	sum_counters(evidence, FACT_requests_answered, DEVICES "*/ports/*/cm_tx_msgs/re[pj]",
 		     received);
-	if (!is_known(evidence, FACT_route)) /* unless evidence_collect() has already asked */
+	if (!is_known(evidence, FACT_route)) /* not set by evidence_collect() */
 		find_route(evidence, NULL, flow);
 	dump_all(evidence, RTM_GETADDR, sizeof(struct ifaddrmsg), examine_own_address);
-	if (!is_known(evidence, FACT_listeners)) /* likewise */
+	if (!is_known(evidence, FACT_listeners))
 		netlink_ask_rdma(RDMA_NLDEV_CMD_GET, NULL, examine_rdma_device, evidence);
 }
 
 /* ---- The socket of Soft-RoCE ---- */
 
 /*
- * Soft-RoCE has a UDP socket of the kernel in each network namespace that it serves. A line of
- * /proc/net/udp has "NUMBER: ADDRESS:PORT", in hexadecimal (proc(5)).
+ * Set FACT_roce_socket. Soft-RoCE has a UDP socket of the kernel in each network namespace that it
+ * serves. A line of /proc/net/udp has "NUMBER: ADDRESS:PORT", the port in hexadecimal (proc(5)).
  */
 static void find_roce_socket(struct evidence *evidence)
 {
@@ -648,7 +652,7 @@ static int open_udp(const struct flow *flow)
 	return -1;
 }
 
-/* Return what an ICMP message says about the port, or NULL. */
+/* Return what an ICMP message says about the port. Return NULL for a message of another type. */
 static const char *icmp_answer(const struct sock_extended_err *error)
 {
 	bool ipv6 = error->ee_origin == SO_EE_ORIGIN_ICMP6;
@@ -665,8 +669,8 @@ static const char *icmp_answer(const struct sock_extended_err *error)
 }
 
 /*
- * Return the answer of an ICMP message that has arrived, or NULL. Set FACT_udp_from to the first
- * sender.
+ * Take an ICMP message that has arrived. Return icmp_answer(), or NULL if there is no message. Keep
+ * the sender of the first answer in FACT_udp_from.
  */
 static const char *take_icmp(struct evidence *evidence, int descriptor)
 {
@@ -687,9 +691,9 @@ static const char *take_icmp(struct evidence *evidence, int descriptor)
 }
 
 /*
- * Send a datagram of zeros to a UDP port. If that fails, set the fact to the error. Unless
- * `milliseconds` is 0, wait that time for an answer, try again if none arrives, and set the fact to
- * the answer or "silent".
+ * Send a datagram of zeros to a UDP port. If that fails, set the fact to the error. If
+ * `milliseconds` is 0, do not wait. Otherwise wait that time for an answer, try again if none
+ * arrives, and set the fact to the answer or "silent".
  */
 static void try_udp_port(struct evidence *evidence, enum fact fact, uint16_t port,
 			 const struct flow *flow, int milliseconds)

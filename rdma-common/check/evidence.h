@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Facts about this host and the path to an address, which show why no connection is established. No
- * fact needs a privilege. An unknown fact is empty.
+ * Facts about this host, and about the path to an address, that show why no connection is
+ * established. They need no privilege. The text of an unknown fact is empty.
  *
  * Threads: the main thread. Only evidence_can_send() and evidence_try_udp() send packets.
  */
@@ -22,7 +22,7 @@
 	X(source)           /* address of this host that the route uses */                         \
 	X(transport)        /* "roce", "iwarp" or "infiniband" */                                  \
 	X(roce_version)     /* "1" or "2": version of the GID that a connection uses */            \
-	X(device)           /* RDMA device of the source, of the route, or else the first one */   \
+	X(device)           /* RDMA device of `source`, or of the route, or the first one */       \
 	X(software)         /* "yes" or "no": the device is software */                            \
 	X(error)            /* errno name of the call that failed on this host */                  \
 	X(memory)           /* "failed": the memory of a session cannot be registered */           \
@@ -32,7 +32,7 @@
 	X(file)             /* a file in /dev/infiniband that this process cannot open */          \
 	X(file_error)       /* errno name of opening it */                                         \
 	X(file_owner)       /* device of this file, or "the connection manager" */                 \
-	X(node_guid)        /* "0": librdmacm cannot find the device of the source */              \
+	X(node_guid)        /* "0": librdmacm cannot find the device (guid.h) */                   \
 	X(gids)             /* "none": all GIDs of an active RoCE port of the device are empty */  \
 	X(gid_here)         /* "yes" or "no": an address of this namespace leads to a device */    \
 	X(mode)             /* "exclusive": each device belongs to one namespace */                \
@@ -41,23 +41,23 @@
 	X(bond_devices)     /* two devices whose interfaces are members of route_interface */      \
 	X(roce_socket)      /* "yes" or "no": a socket of this namespace has UDP port 4791 */      \
 	X(interface_here)   /* "yes" or "no": a device has an interface in this namespace */       \
-	X(cgroup)           /* cgroup of this process whose rdma.max is (almost) used up */        \
-	X(cgroup_limit)     /* the limits of the device in this rdma.max */                        \
-	X(cgroup_use)       /* the use of the device in rdma.current of this cgroup */             \
+	X(cgroup)           /* cgroup of this process that leaves too little for a session */      \
+	X(cgroup_limit)     /* the limits of the device in its rdma.max */                         \
+	X(cgroup_use)       /* the use of the device in its rdma.current */                        \
 	X(route)            /* "found", or the errno name of the kernel's answer */                \
 	X(route_interface)  /* network interface of the route */                                   \
 	X(route_kind)       /* "ethernet", "infiniband", "loopback", or a kind such as "veth" */   \
 	X(route_driver)     /* driver of route_interface */                                        \
 	X(own_address)      /* "yes" or "no": the address is one of this host's */                 \
 	X(vrf)              /* a VRF of this host */                                               \
-	X(gid_interface)    /* interface that has the source and a device, or "none" */            \
+	X(gid_interface)    /* interface that has `source` and an RDMA device, or "none" */        \
 	X(gid_kind)         /* kind of gid_interface, such as "vlan", or "plain" */                \
-	X(gid_device)       /* another device, whose network interface is gid_interface */         \
+	X(gid_device)       /* another device, on the network interface gid_interface */           \
 	X(next_hop)         /* gateway of the route, or the address */                             \
 	X(neighbour)        /* next hop's hardware address: "resolved", "unconfirmed", "failed" */ \
 	X(send_error)       /* errno name of a failed sendto(2) to UDP port 4791 */                \
 	X(request)          /* answer to the connect request */                                    \
-	X(reason)           /* name of the rejection reason `request` */                           \
+	X(reason)           /* if `request` is a rejection reason: its name, or "unknown" */       \
 	X(again)            /* answer to a later connect request to the same port */               \
 	X(control)          /* answer to a connect request to an unused port */                    \
 	X(control_port)     /* the unused port */                                                  \
@@ -65,7 +65,7 @@
 	X(tos)              /* type of service of --tos, or 0 */                                   \
 	X(udp_roce)         /* answer for UDP port 4791: icmp_answer(), "silent", errno name */    \
 	X(udp_other)        /* answer for an unused UDP port, like udp_roce */                     \
-	X(udp_from)         /* address of the sender of the first of the two answers */            \
+	X(udp_from)         /* address that sent the first ICMP answer to either UDP port */       \
 	X(listeners)        /* programs of this host that listen, or "none" */                     \
 	X(stopped)          /* process ID of a stopped listener */                                 \
 	X(requests_received) /* connect requests that this host's devices received */              \
@@ -79,7 +79,6 @@ enum fact {
 	FACT_COUNT
 };
 
-/* The texts of the facts. */
 struct evidence {
 	char facts[FACT_COUNT][512];
 };
@@ -87,7 +86,7 @@ struct evidence {
 /* Return the name of a fact, a static string. */
 const char *evidence_name(enum fact fact);
 
-/* Return true if `text` is the text of the fact. An unknown fact is "". */
+/* Return true if `text` is the text of the fact. */
 bool evidence_is(const struct evidence *evidence, enum fact fact, const char *text);
 
 /* Set a fact to a text, cut to 511 bytes, or to a number. */
@@ -101,21 +100,21 @@ void evidence_set_number(struct evidence *evidence, enum fact fact, uint64_t num
 void evidence_set_error(struct evidence *evidence, enum fact fact, int error);
 
 /*
- * Add a program to FACT_listeners unless it has it already. If there is no room for it, add an
+ * Add a program to FACT_listeners, unless it is listed already. If it does not fit, add an
  * ellipsis.
  */
 void evidence_add_listener(struct evidence *evidence, const char *entry);
 
 /*
- * Set the facts about the cgroup of this process that leaves the fewest objects of FACT_device, if
- * they are too few for a session. `root`: "", except in tests.
+ * Find the cgroup of this process that leaves the fewest objects of FACT_device. Set its facts if
+ * they are too few for a session. `root` is "", except in tests.
  */
 void evidence_find_limit(struct evidence *evidence, const char *root);
 
 /* Addresses and type of service of a connection. */
 struct flow {
 	const struct sockaddr *address;
-	struct sockaddr *source; /* NULL: any */
+	struct sockaddr *source; /* or NULL for any */
 	unsigned int tos;
 };
 
@@ -128,7 +127,7 @@ bool evidence_can_send(struct evidence *evidence, const struct flow *flow);
 
 /*
  * Find facts about this host and, if flow->address is set, about the route. `view` has this host's
- * addresses that lead to a device. It is NULL if they are not known.
+ * addresses that lead to a device, or is NULL if they are not known.
  */
 void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		      const struct flow *flow);
@@ -136,7 +135,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 /* Find out how the address answers UDP port 4791 and an unused port, in at most 1.6 s. */
 void evidence_try_udp(struct evidence *evidence, const struct flow *flow);
 
-/* Find facts for the user of the other host: listeners, connect requests, route, same_subnet. */
+/* Find facts for the user of the other host (reach_report_listeners()), and the route. */
 void evidence_collect_listeners(struct evidence *evidence, const struct flow *flow);
 
 #endif
