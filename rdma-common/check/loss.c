@@ -17,7 +17,7 @@ struct loss loss_classify(const struct counters *growth, const struct peer_count
 			  uint64_t to_server, uint64_t to_client)
 {
 	const struct sequence_errors here = counters_sequence_errors(growth);
-	/* the server has sent a NAK for a gap that it found */
+	/* each NAK received is the server's report of a gap */
 	uint64_t missing_there = MAX(peer->missing, here.naks);
 	uint64_t out = MIN(here.retransmitted, missing_there);
 	uint64_t in = MIN(here.missing, peer->retransmitted);

@@ -16,12 +16,12 @@
 /* Percentage of lost packets above which a loss is excessive */
 #define MAX_LOSS 0.1
 
-/* Counts of the server's port in all sessions, from its verdicts. */
+/* Counts of the server's port, from its verdicts. */
 struct peer_counts {
 	bool counted; /* the server's port counts errors. Otherwise `errors` is 0. */
 	uint64_t errors;
-	uint64_t missing;
-	uint64_t retransmitted;
+	uint64_t missing;       /* gaps in the packets that it received */
+	uint64_t retransmitted; /* packets that it sent again */
 };
 
 struct loss {
@@ -37,7 +37,7 @@ struct loss {
 /*
  * Classify the loss by the growth of this host's port counters and the counts of the server's port.
  * A packet is lost if one port found a gap, and the other port retransmitted. `to_server` and
- * `to_client` are the approximate numbers of packets.
+ * `to_client` are the approximate numbers of packets sent.
  */
 struct loss loss_classify(const struct counters *growth, const struct peer_counts *peer,
 			  uint64_t to_server, uint64_t to_client);
@@ -48,7 +48,10 @@ struct loss loss_classify(const struct counters *growth, const struct peer_count
  */
 struct strbuf loss_describe(const struct loss *loss);
 
-/* Return where packets are lost most often on this medium. The string is static. */
+/*
+ * Return the most likely causes of lost packets on this medium, and the commands that show them.
+ * The string is static.
+ */
 const char *loss_advice(bool is_software, bool infiniband);
 
 #endif

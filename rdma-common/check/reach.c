@@ -17,7 +17,7 @@
 
 /* clang-format off */
 static const struct rule rules[] = {
-	/* ---- The host answers, so there are a route and an interface. L8 is the exception. ---- */
+	/* ---- The host answers, so there are a route and an interface. Only L8 is about this host. ---- */
 	{ "B1", "transport!=iwarp request=8 port=*",
 	  "{address} answers, but no program listens on port {port} of the device that has {address}",
 	  { "rdma-server does not run on that host, or listens on another port", "it listens on an address of another device of that host (--bind)" },
@@ -96,7 +96,7 @@ static const struct rule rules[] = {
 	{ "L3", "cgroup=* error=EAGAIN|EPERM|ENODEV",
 	  "the rdma cgroup {cgroup} allows {device} {cgroup_limit}; in use: {cgroup_use}",
 	  { 0 }, "raise the limit: 'echo {device} hca_handle=max hca_object=max >{cgroup}/rdma.max'" },
-	/* no row below explains memory that cannot be registered */
+	/* the rows below do not explain memory that cannot be registered */
 	{ NULL, "memory=failed", "", { 0 }, "" },
 	{ "L4", "software=yes transport=roce first_namespace=no roce_socket=no",
 	  "this is not the first network namespace, and Soft-RoCE does not serve it: its UDP port 4791 is closed",
@@ -239,7 +239,7 @@ static void expand(const struct evidence *evidence, const char *text, struct str
 		strbuf_addf(buf, "%s", is_name ? find_fact(evidence, part) : part);
 }
 
-/* Return true if a word of a condition, with facts in place of each {name}, holds. */
+/* Return true if a word of a condition holds. expand() was called for the word. Modify it. */
 static bool word_holds(const struct evidence *evidence, char *word)
 {
 	const char *fact = find_fact(evidence, strsep(&word, "!="));

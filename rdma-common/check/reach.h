@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules that explain why no connection is established. The first rule whose condition holds is the
- * finding. Pure, except for the reports.
+ * Rules that explain why no connection is established, or why one transfers nothing. The first rule
+ * whose condition holds is the finding. The functions are pure, except for the reports.
  *
  * Threads: the main thread.
  */
@@ -14,13 +14,13 @@
 #define MAX_CAUSES 3
 
 /*
- * A rule. Its name is the one in rdma-pair(7), and never changes. {name} stands for a fact. The
- * likeliest cause is first; without causes, the text is the cause. If a row without a name holds,
- * no rule explains the failure.
+ * A rule. rdma-pair(7) has its name, which never changes. In all texts {name} stands for a fact.
+ * The likeliest cause is first. Without causes, the text is the cause. If the first row that holds
+ * has no name, no rule explains the failure.
  */
 struct rule {
 	const char *name;
-	const char *condition; /* reach_holds() */
+	const char *condition; /* for reach_holds() */
 	const char *text;
 	const char *causes[MAX_CAUSES];
 	const char *advice;
@@ -33,15 +33,15 @@ struct rule {
  */
 bool reach_holds(const struct evidence *evidence, const char *condition);
 
-/* Return rule number `index` of the table, NULL after the last one. */
+/* Return row `index` of the table of rules, or NULL after the last one. */
 const struct rule *reach_rule(size_t index);
 
-/* Return the first rule that holds, or NULL. */
+/* Return the rule that explains the failure, or NULL. */
 const struct rule *reach_classify(const struct evidence *evidence);
 
 /*
- * Report the first rule that holds, or that none does, as a failed finding. A rule replaces the
- * first failure so far. Return true if one holds.
+ * Report reach_classify()'s rule, or that there is none, as a failed finding. A rule replaces the
+ * first failure so far. Return true if there is one.
  */
 bool reach_report(struct findings *findings, const struct evidence *evidence);
 
