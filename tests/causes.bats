@@ -374,7 +374,7 @@ with_roce() {
 	if ! has_roce_port a; then
 		names C7 "192.0.2.1 is up, but accepts no RoCE packets: its UDP port 4791 is closed; one of: it has no RDMA device, .*"
 	else
-		names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: .*; no RoCE device is on the interface .*"
+		names C9 "UDP port 4791 of 192.0.2.1 does not answer, and another port is refused: the host is up, but RoCE packets vanish; one of: .*; the packets arrive at an interface of that host that has no RoCE device .*"
 	fi
 	host=a check 3 192.0.2.2
 	names L1 "this host, or this network namespace, has no RDMA device"
@@ -668,7 +668,7 @@ end_namespace() {
 	add_upper a bridge forward_delay 0
 	begin_check a 192.0.2.2
 	limit=$BRIEF check 5 192.0.2.1
-	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; no RoCE device is on the interface of that host that receives the packets \(bridge, .*"
+	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; the packets arrive at an interface of that host that has no RoCE device \(a bridge, .*"
 	end_check 5
 	names L8 "192.0.2.1 is an address of upper0 \(bridge\), and Soft-RoCE rdma0 is on eth0: .*"
 }
@@ -685,7 +685,7 @@ end_namespace() {
 	lab run b ip neighbour replace 192.0.2.1 lladdr "$name" dev eth0 nud permanent
 	begin_check a 192.0.2.2
 	limit=$BRIEF check 5 192.0.2.1
-	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; no RoCE device is on the interface .*two interfaces in one subnet\).*"
+	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; the packets arrive at an interface .*another interface in the same subnet\).*"
 	end_check 5
 	says "reach       .*; 192.0.2.1 is in the subnet of upper0, too, so either interface may answer ARP requests for it"
 }
