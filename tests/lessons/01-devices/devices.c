@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The permitted accesses. The adapter may always read memory for its own host. */
+/* The accesses that each region permits. Local reads need no flag. */
 static const struct {
 	const char *name;
 	unsigned int access;
@@ -58,7 +58,7 @@ static void show_ports(struct ibv_context *context)
 	__be16 pkey;
 
 	check(ibv_query_device(context, &attributes), "query the device");
-	/* ports are numbered from 1 */
+	/* the first port is 1 */
 	for (int number = 1; number <= attributes.phys_port_cnt; number++) {
 		check(ibv_query_port(context, (uint8_t)number, &port), "query a port");
 		check(ibv_query_gid(context, (uint8_t)number, 0, &gid), "query a GID");
@@ -91,8 +91,8 @@ static void create_and_destroy(struct ibv_context *context)
 	channel = ibv_create_comp_channel(context); /* step 5: a descriptor to sleep on */
 	check(channel ? 0 : -1, "create a completion channel");
 	/*
-	 * Room for 1 completion. The adapter may make more. An event would return the pointer NULL.
-	 * 0 is the first interrupt of the device.
+	 * The queue has room for at least 1 completion. NULL is the context that
+	 * ibv_get_cq_event(3) would return. 0 is the first completion vector, usually an interrupt.
 	 */
 	notified = ibv_create_cq(context, 1, NULL, channel, 0);
 	check(notified ? 0 : -1, "create a completion queue");

@@ -8,7 +8,7 @@
  *   3. register memory
  *   4. connect
  *   5. post a receive for the answer, then the SEND of the number
- *   6. get the completion of each; go on with step 5
+ *   6. get the completions of both; go on with step 5
  *   7. disconnect, destroy
  *
  * rdma_create_ep(3), rdma_connect(3), rdma_get_recv_comp(3) and others block. alarm(30) bounds them
@@ -32,9 +32,9 @@ static struct rdma_cm_id *id;
 static uint32_t outgoing, incoming; /* in network byte order */
 static struct ibv_mr *outgoing_mr, *incoming_mr;
 
-/* A workaround, at the end of this file. */
+/* Works around a fault of soft-iWARP; see the end of this file. */
 static int get_first_answer(struct ibv_wc *wc);
-#define NUDGES 30 /* requests that it may post */
+#define NUDGES 30 /* writes of zero bytes that get_first_answer() may post */
 
 /*
  * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
@@ -58,14 +58,15 @@ static void connect_to(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
 	/*
-	 * RC: a reliable connection. `cap` has the maximum numbers of outstanding sends and
-	 * receives, of pieces of memory in each, and of bytes of inline data.
+	 * RC is a reliable connection. `cap` has five maximums: outstanding sends, outstanding
+	 * receives, pieces of memory in a send, pieces in a receive, and bytes of inline data.
 	 */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { 1 + NUDGES, 1, 1, 1, 0 } };
 	/*
-	 * Retransmit a lost packet 7 times. An rnr_retry_count of 7 means no limit: the adapter
-	 * repeats a message until the peer has posted a receive.
+	 * Both adapters retransmit a packet at most 7 times. Soft-RoCE takes this 7 as no limit.
+	 * An rnr_retry_count of 7 is no limit: the server's adapter repeats a message until this
+	 * side has posted a receive.
 	 */
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int error = rdma_getaddrinfo(address, port, &hints, &server); /* step 1 */
@@ -75,7 +76,7 @@ static void connect_to(const char *address, const char *port)
 		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&id, server, NULL, NULL), "create an endpoint"); /* step 2 */
 	rdma_freeaddrinfo(server);
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	/* NULL: the protection domain that librdmacm keeps for the device */
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
@@ -92,7 +93,7 @@ static void ping(uint32_t number)
 	bool first = number == 1 && id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	struct ibv_wc wc;
 
-	/* The second argument names the request in its completion. One request needs no name. */
+	/* The second argument becomes the completion's wr_id. A single receive needs none. */
 	check(rdma_post_recv(id, NULL, &incoming, sizeof(incoming), incoming_mr),
 	      "post a receive"); /* step 5 */
 	outgoing = htonl(number);
@@ -101,9 +102,9 @@ static void ping(uint32_t number)
 	      "post a send");
 	printf("ping %u\n", number);
 
-	check_completion(rdma_get_send_comp(id, &wc), &wc); /* step 6: outgoing is free again */
+	check_completion(rdma_get_send_comp(id, &wc), &wc); /* step 6: then outgoing is free */
 	check_completion(first ? get_first_answer(&wc) : rdma_get_recv_comp(id, &wc), &wc);
-	/* incoming is filled */
+	/* the adapter has filled incoming */
 	printf("pong %u\n", ntohl(incoming));
 }
 
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). A message that arrives while the server
  * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
- * first answer is complete.
+ * first answer has arrived. Return what ibv_poll_cq(3) returns for it.
  */
 static int get_first_answer(struct ibv_wc *wc)
 {

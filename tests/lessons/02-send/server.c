@@ -51,7 +51,7 @@ static void check_completion(int count, const struct ibv_wc *wc)
 
 static void post_receive(void)
 {
-	/* The second argument names the request in its completion. One request needs no name. */
+	/* The second argument becomes the completion's wr_id. A single receive needs none. */
 	check(rdma_post_recv(id, NULL, &incoming, sizeof(incoming), incoming_mr), "post a receive");
 }
 
@@ -59,7 +59,7 @@ static void accept_client(void)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_addrinfo *own;
-	/* RC: a reliable connection. 1 send and 1 receive at a time, of 1 piece of memory each. */
+	/* RC is a reliable connection. It has 1 send and 1 receive at a time, of 1 piece each. */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int error = rdma_getaddrinfo("0.0.0.0", "0", &hints, &own); /* step 1 */
@@ -69,12 +69,12 @@ static void accept_client(void)
 		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&listener, own, NULL, NULL), "create an endpoint"); /* step 2 */
 	rdma_freeaddrinfo(own);
-	check(rdma_listen(listener, 1), "listen"); /* one request may wait */
+	check(rdma_listen(listener, 1), "listen"); /* one client may wait */
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 
 	check(rdma_get_request(listener, &id), "get a connection request"); /* step 3 */
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	/* NULL: the protection domain that librdmacm keeps for the device */
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
@@ -94,7 +94,7 @@ static void pong(void)
 	outgoing = incoming;
 	printf("ping %u\n", ntohl(incoming));
 
-	post_receive(); /* step 6: the answer permits the client to send again */
+	post_receive(); /* step 6: before the answer, after which the client sends again */
 	check(rdma_post_send(id, NULL, &outgoing, sizeof(outgoing), outgoing_mr, IBV_SEND_SIGNALED),
 	      "post a send");
 	printf("pong %u\n", ntohl(outgoing));
