@@ -11,7 +11,7 @@
  *   3. create a completion queue and a queue pair
  *   4. post a receive for each message
  *   5. client: resolve the route, connect; server: accept
- *   6. SEND MSG_MR, await the peer's: each side learns where it may write
+ *   6. SEND MSG_MR, await the peer's MSG_MR: each side learns where it may write
  *   7. RDMA WRITE; SEND MSG_DONE, which arrives after the WRITE; await the peer's MSG_DONE
  *   8. disconnect, destroy in the reverse order, print
  *
@@ -42,14 +42,14 @@ struct message {
 	uint32_t rkey, padding;             /* MSG_MR: the key of that memory */
 };
 
-/* The work requests. The wr_id of a request is its number; the completion returns it. */
+/* The work requests. The number of a request is its wr_id, which the completion returns. */
 enum work {
 	RECEIVE_MR,
 	RECEIVE_DONE,
 	SEND_MR,
 	SEND_DONE,
 	WRITE,
-	NUDGE /* only for soft-iWARP */
+	NUDGE /* works around a fault of soft-iWARP */
 };
 #define WR_ID(work) ((void *)(uintptr_t)(work))
 
@@ -61,7 +61,7 @@ static struct message messages[SEND_DONE + 1]; /* indexed by enum work */
 static char outgoing[SIZE], incoming[SIZE];
 static bool completed[NUDGE + 1], disconnected, iwarp;
 
-/* Workarounds, at the end of this file. */
+/* Work around faults of soft-iWARP; see the end of this file. */
 static bool forgive_soft_iwarp(const struct ibv_wc *wc);
 static void nudge_soft_iwarp(int milliseconds);
 
@@ -94,7 +94,8 @@ static void wait_for_event(int milliseconds)
 }
 
 /*
- * Poll the completion queue each millisecond until `work` is complete. Exit if the connection ends.
+ * Poll the completion queue each millisecond until `work` is complete. Exit if a request fails, or
+ * if the connection ends.
  */
 static void await(enum work work)
 {
@@ -128,19 +129,20 @@ static void send_message(enum work work, uint32_t type)
 static void prepare(void)
 {
 	/*
-	 * RC: a reliable connection. At a time 34 sends: 2 messages, the WRITE, and 31 nudges, one
-	 * for each second of alarm(30) and one to spare. 2 receives. Each has 1 piece of memory.
+	 * RC is a reliable connection. It has at most 34 sends at a time: 2 messages, the WRITE,
+	 * one nudge for each second of alarm(30), and one nudge to spare. It has 2 receives. Each
+	 * send and each receive has 1 piece of memory.
 	 */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 34, 2, 1, 1, 0 } };
 
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	/* Step 2. A queue pair can use only memory regions of its protection domain (PD). */
 	pd = ibv_alloc_pd(id->verbs);
 	check(pd ? 0 : -1, "allocate a protection domain");
 
-	/* A memory region (MR): memory that the adapter may use, and the permitted accesses. */
+	/* A memory region (MR) is memory that the adapter may use, with permitted accesses. */
 	messages_mr = ibv_reg_mr(pd, messages, sizeof(messages), IBV_ACCESS_LOCAL_WRITE);
 	outgoing_mr = ibv_reg_mr(pd, outgoing, SIZE, 0);
 	incoming_mr =
@@ -149,7 +151,7 @@ static void prepare(void)
 
 	/*
 	 * Step 3. The completion queue (CQ) gets an entry when a work request has ended. It needs
-	 * room for all requests, here 34 + 2. Without room it loses completions (lesson 12).
+	 * room for all requests, here 34 + 2. A full queue loses completions.
 	 */
 	cq = ibv_create_cq(id->verbs, 36, NULL, NULL, 0);
 	check(cq ? 0 : -1, "create a completion queue");
@@ -158,7 +160,7 @@ static void prepare(void)
 	attributes.send_cq = attributes.recv_cq = cq;
 	check(rdma_create_qp(id, pd, &attributes), "create a queue pair");
 
-	/* Step 4. A message fills the oldest posted receive. Without one it cannot arrive. */
+	/* Step 4. A message fills the oldest posted receive. It cannot arrive without a receive. */
 	for (enum work work = RECEIVE_MR; work <= RECEIVE_DONE; work++)
 		check(rdma_post_recv(id, WR_ID(work), &messages[work], sizeof(struct message),
 				     messages_mr),
@@ -177,8 +179,9 @@ static struct addrinfo *find(const char *address, const char *port)
 }
 
 /*
- * Retransmit a lost packet 7 times. An rnr_retry_count of 7 means no limit: the adapter repeats a
- * message until it finds a receive.
+ * The client's retry_count limits the retransmissions of both adapters. Soft-RoCE takes 7 as no
+ * limit. An rnr_retry_count of 7 is no limit: the peer's adapter repeats a message until this side
+ * has posted a receive.
  */
 static struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 
@@ -203,7 +206,7 @@ static void accept_client(const char *address)
 	check(rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_bind_addr(listener, own->ai_addr), "bind to an address");
 	freeaddrinfo(own);
-	check(rdma_listen(listener, 1), "listen"); /* one request may wait */
+	check(rdma_listen(listener, 1), "listen"); /* one client may wait */
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 	/* The request brings a new identifier, for the connection. */
@@ -239,7 +242,7 @@ static void disconnect(void)
 	if (listener && !disconnected)
 		wait_for_event(1000);
 	if (!disconnected)
-		await(SEND_DONE); /* after the WRITE: a send queue completes in order */
+		await(SEND_DONE); /* also awaits the WRITE: a send queue completes in order */
 	if (!disconnected)
 		check(rdma_disconnect(id), "disconnect");
 }
@@ -263,7 +266,7 @@ int main(int argc, char **argv)
 	check(ibv_dealloc_pd(pd), "free the protection domain");
 	check(rdma_destroy_id(id), "destroy an identifier");
 	check(listener ? rdma_destroy_id(listener) : 0, "destroy an identifier");
-	printf("remote buffer: "); /* the peer can no longer change it */
+	printf("remote buffer: "); /* the peer can no longer change incoming */
 	for (const char *c = incoming; c < incoming + SIZE && *c; c++)
 		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* print no escape sequences */
 	putchar('\n');
@@ -273,7 +276,8 @@ int main(int argc, char **argv)
 
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). If the peer disconnects as soon as it has
- * MSG_DONE, the SEND completes with an error. Return true for this error: the message has arrived.
+ * MSG_DONE, its SEND may complete with an error, although the message has arrived. Return true for
+ * this error.
  */
 static bool forgive_soft_iwarp(const struct ibv_wc *wc)
 {
@@ -281,8 +285,8 @@ static bool forgive_soft_iwarp(const struct ibv_wc *wc)
 }
 
 /*
- * Work around another fault. A message that arrives while the server accepts can stay unnoticed
- * until more data arrives. So write zero bytes each second.
+ * Work around another fault of soft-iWARP. A message that arrives while the server accepts can stay
+ * unnoticed until more data arrives. So write zero bytes each second.
  */
 static void nudge_soft_iwarp(int milliseconds)
 {

@@ -11,7 +11,7 @@
  *   3. create a completion queue and a queue pair
  *   4. post a receive for each message
  *   5. client: resolve the route, connect; server: accept; both: permit one READ at a time
- *   6. SEND MSG_MR, await the peer's: each side learns where it may read
+ *   6. SEND MSG_MR, await the peer's MSG_MR: each side learns where it may read
  *   7. RDMA READ, await its completion: only then have the bytes arrived
  *   8. SEND MSG_DONE: the peer may free its memory; await the peer's MSG_DONE
  *   9. disconnect, destroy in the reverse order, print
@@ -43,14 +43,14 @@ struct message {
 	uint32_t rkey, padding;             /* MSG_MR: the key of that memory */
 };
 
-/* The work requests. The wr_id of a request is its number; the completion returns it. */
+/* The work requests. The number of a request is its wr_id, which the completion returns. */
 enum work {
 	RECEIVE_MR,
 	RECEIVE_DONE,
 	SEND_MR,
 	SEND_DONE,
 	READ,
-	NUDGE /* only for soft-iWARP */
+	NUDGE /* works around a fault of soft-iWARP */
 };
 #define WR_ID(work) ((void *)(uintptr_t)(work))
 
@@ -62,7 +62,7 @@ static struct message messages[SEND_DONE + 1]; /* indexed by enum work */
 static char outgoing[SIZE], incoming[SIZE];
 static bool completed[NUDGE + 1], disconnected, iwarp;
 
-/* Workarounds, at the end of this file. */
+/* Work around faults of soft-iWARP; see the end of this file. */
 static bool forgive_soft_iwarp(const struct ibv_wc *wc);
 static void nudge_soft_iwarp(int milliseconds);
 
@@ -95,7 +95,8 @@ static void wait_for_event(int milliseconds)
 }
 
 /*
- * Poll the completion queue each millisecond until `work` is complete. Exit if the connection ends.
+ * Poll the completion queue each millisecond until `work` is complete. Exit if a request fails, or
+ * if the connection ends.
  */
 static void await(enum work work)
 {
@@ -129,21 +130,22 @@ static void send_message(enum work work, uint32_t type)
 static void prepare(void)
 {
 	/*
-	 * RC: a reliable connection. At a time 34 sends: 2 messages, the READ, and 31 nudges, one
-	 * for each second of alarm(30) and one to spare. 2 receives. Each has 1 piece of memory.
+	 * RC is a reliable connection. It has at most 34 sends at a time: 2 messages, the READ, one
+	 * nudge for each second of alarm(30), and one nudge to spare. It has 2 receives. Each send
+	 * and each receive has 1 piece of memory.
 	 */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 34, 2, 1, 1, 0 } };
 
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	/* Step 2. A queue pair can use only memory regions of its protection domain (PD). */
 	pd = ibv_alloc_pd(id->verbs);
 	check(pd ? 0 : -1, "allocate a protection domain");
 
-	/* A memory region (MR): memory that the adapter may use, and the permitted accesses. */
+	/* A memory region (MR) is memory that the adapter may use, with permitted accesses. */
 	messages_mr = ibv_reg_mr(pd, messages, sizeof(messages), IBV_ACCESS_LOCAL_WRITE);
 	outgoing_mr = ibv_reg_mr(pd, outgoing, SIZE, IBV_ACCESS_REMOTE_READ);
-	/* over iWARP the peer's adapter writes the answer to a READ, like an RDMA WRITE */
+	/* over iWARP the peer's adapter answers a READ with a WRITE into `incoming` */
 	iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	incoming_mr = ibv_reg_mr(pd, incoming, SIZE,
 				 IBV_ACCESS_LOCAL_WRITE | (iwarp ? IBV_ACCESS_REMOTE_WRITE : 0));
@@ -151,7 +153,7 @@ static void prepare(void)
 
 	/*
 	 * Step 3. The completion queue (CQ) gets an entry when a work request has ended. It needs
-	 * room for all requests, here 34 + 2. Without room it loses completions (lesson 12).
+	 * room for all requests, here 34 + 2. A full queue loses completions.
 	 */
 	cq = ibv_create_cq(id->verbs, 36, NULL, NULL, 0);
 	check(cq ? 0 : -1, "create a completion queue");
@@ -160,7 +162,7 @@ static void prepare(void)
 	attributes.send_cq = attributes.recv_cq = cq;
 	check(rdma_create_qp(id, pd, &attributes), "create a queue pair");
 
-	/* Step 4. A message fills the oldest posted receive. Without one it cannot arrive. */
+	/* Step 4. A message fills the oldest posted receive. It cannot arrive without a receive. */
 	for (enum work work = RECEIVE_MR; work <= RECEIVE_DONE; work++)
 		check(rdma_post_recv(id, WR_ID(work), &messages[work], sizeof(struct message),
 				     messages_mr),
@@ -179,9 +181,10 @@ static struct addrinfo *find(const char *address, const char *port)
 }
 
 /*
- * initiator_depth: maximum number of outstanding READs of this side. responder_resources: maximum
- * number of the peer's READs that the adapter answers at a time. The queue pair gets them as
- * max_rd_atomic and max_dest_rd_atomic. A member that is left out is 0, and permits no READ.
+ * initiator_depth is the maximum number of outstanding READs of this side. The queue pair calls it
+ * max_rd_atomic. responder_resources is the maximum number of the peer's READs that the adapter
+ * answers at a time. The queue pair calls it max_dest_rd_atomic. A member that is left out is 0,
+ * and permits no READ.
  */
 static struct rdma_conn_param parameters = { .initiator_depth = 1,
 					     .responder_resources = 1,
@@ -209,7 +212,7 @@ static void accept_client(const char *address)
 	check(rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_bind_addr(listener, own->ai_addr), "bind to an address");
 	freeaddrinfo(own);
-	check(rdma_listen(listener, 1), "listen"); /* one request may wait */
+	check(rdma_listen(listener, 1), "listen"); /* one client may wait */
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 	/* The request brings a new identifier, for the connection. */
@@ -280,7 +283,8 @@ int main(int argc, char **argv)
 
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). If the peer disconnects as soon as it has
- * MSG_DONE, the SEND completes with an error. Return true for this error: the message has arrived.
+ * MSG_DONE, its SEND may complete with an error, although the message has arrived. Return true for
+ * this error.
  */
 static bool forgive_soft_iwarp(const struct ibv_wc *wc)
 {
@@ -288,8 +292,8 @@ static bool forgive_soft_iwarp(const struct ibv_wc *wc)
 }
 
 /*
- * Work around another fault. A message that arrives while the server accepts can stay unnoticed
- * until more data arrives. So write zero bytes each second.
+ * Work around another fault of soft-iWARP. A message that arrives while the server accepts can stay
+ * unnoticed until more data arrives. So write zero bytes each second.
  */
 static void nudge_soft_iwarp(int milliseconds)
 {
