@@ -37,7 +37,8 @@ static struct {
 	uint32_t rkey, padding;
 } remote;
 
-static void nudge_soft_iwarp(void); /* a workaround, at the end of this file */
+/* Works around a fault of soft-iWARP; see the end of this file. */
+static void nudge_soft_iwarp(void);
 
 /*
  * Exit if a call failed. A failed call returns -1 and sets errno, or it returns the errno value.
@@ -53,7 +54,10 @@ static void check(int result, const char *what)
 static void prepare(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
-	/* 33 sends (3, and 30 of the workaround), 1 receive, 1 piece in each, 8 bytes inline */
+	/*
+	 * At most 33 sends are outstanding: a list of 3, and 30 of nudge_soft_iwarp(). Each has 1
+	 * piece of memory, or 8 bytes of inline data. The 1 receive is not used.
+	 */
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { 33, 1, 1, 1, sizeof(local) } };
 	int error = rdma_getaddrinfo(address, port, &hints, &server);
@@ -64,11 +68,11 @@ static void prepare(const char *address, const char *port)
 		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&id, server, NULL, NULL), "create an endpoint");
 	rdma_freeaddrinfo(server);
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
-		access |= IBV_ACCESS_REMOTE_WRITE; /* for RDMA READ, see lesson 4 */
+		access |= IBV_ACCESS_REMOTE_WRITE; /* iWARP answers a READ with a WRITE */
 	mr = ibv_reg_mr(id->pd, &local, sizeof(local), access);
 	check(mr ? 0 : -1, "register memory");
 	piece = (struct ibv_sge){ (uintptr_t)&local, sizeof(local), mr->lkey };
@@ -81,28 +85,31 @@ static void connect_to_server(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	/* For nudge_soft_iwarp(). 0 asks for an event for any completion, see lesson 12. */
+	/* nudge_soft_iwarp() waits for the event. 0 asks for an event for any completion. */
 	check(ibv_req_notify_cq(id->send_cq, 0), "arm a queue");
 	check(rdma_connect(id, &parameters), "connect");
-	/* rdma_connect(3) has waited for this event. It is valid until the next such call. */
+	/* rdma_connect(3) has waited for this event. The next call that waits for one frees it. */
 	if (id->event->param.conn.private_data_len < sizeof(remote))
 		errx(1, "the acceptance brings no address and rkey");
 	memcpy(&remote, id->event->param.conn.private_data, sizeof(remote));
 }
 
-/* Return a request that sends `local` to the server, or fills `local` with its number. */
+/* Return a request that sends `local` to the server, or fills `local` with the server's number. */
 static struct ibv_send_wr request_for(enum ibv_wr_opcode opcode)
 {
 	return (struct ibv_send_wr){
 		.sg_list = &piece,
 		.num_sge = 1,
 		.opcode = opcode,
-		.send_flags = IBV_SEND_SIGNALED, /* without it, only errors are reported */
+		.send_flags = IBV_SEND_SIGNALED, /* without it only a failure is reported */
 		.wr.rdma = { be64toh(remote.address), be32toh(remote.rkey) },
 	};
 }
 
-/* Post a list, await one completion, print `local`. If immediate data is refused, print that. */
+/*
+ * Post a list, await one completion, print `local`. If the device refuses immediate data, only
+ * print that.
+ */
 static void perform(const char *name, struct ibv_send_wr *list)
 {
 	struct ibv_send_wr *bad; /* the first request that was not posted */
@@ -116,7 +123,7 @@ static void perform(const char *name, struct ibv_send_wr *list)
 	}
 	check(error, "post a request");
 	if (list->opcode == IBV_WR_RDMA_READ)
-		nudge_soft_iwarp(); /* only the first request can need it */
+		nudge_soft_iwarp(); /* only the first request can stay unnoticed */
 	check(rdma_get_send_comp(id, &wc) < 0 ? -1 : 0, "get a completion");
 	if (wc.status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete %s: %s", name, ibv_wc_status_str(wc.status));
@@ -135,8 +142,8 @@ static void read_and_write(void)
 }
 
 /*
- * Step 4. Both operations fill `local` with the old number. Meanwhile no other atomic operation of
- * the server's device can change the number.
+ * Step 4. Each operation fills `local` with the old number. Between its read and its write no other
+ * atomic operation of the server's device can change the number.
  */
 static void change_atomically(void)
 {
@@ -185,7 +192,7 @@ static void post_list(void)
 		requests[i].send_flags = IBV_SEND_INLINE | (i == 2 ? IBV_SEND_SIGNALED : 0);
 		requests[i].next = i < 2 ? &requests[i + 1] : NULL;
 	}
-	local = numbers[2]; /* to be printed */
+	local = numbers[2]; /* perform() prints it */
 	perform("WRITE, WRITE, SEND", requests);
 }
 
@@ -213,7 +220,7 @@ int main(int argc, char **argv)
  * Work around a fault of the kernel's soft-iWARP (siw). A request that arrives while the server
  * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
  * first completion is reported. The completion queue was armed before the connection existed, so
- * no completion is too early.
+ * it also reports an early completion.
  */
 static void nudge_soft_iwarp(void)
 {

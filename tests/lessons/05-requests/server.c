@@ -59,7 +59,7 @@ static void await_client(void)
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 	check(rdma_get_request(listener, &id), "get a connection request");
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 }

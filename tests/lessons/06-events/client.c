@@ -72,7 +72,7 @@ static void connect_to(char *address, char *port)
 		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&id, found, NULL, NULL), "resolve the address");
 	rdma_freeaddrinfo(found);
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
@@ -103,7 +103,7 @@ static void handle_completion(const struct ibv_wc *wc)
 		fwrite(buffers.incoming, 1, wc->byte_len, stdout);
 		check(fflush(stdout) ? -1 : 0, "write the output");
 		check(rdma_post_recv(id, WR_ID(RECEIVE), buffers.incoming, SIZE, mr),
-		      "post a receive"); /* before the next message can be answered */
+		      "post a receive"); /* for the answer to the next message */
 	}
 }
 
@@ -119,14 +119,14 @@ static void handle_completion_event(void)
 	int count;
 
 	check(ibv_get_cq_event(channel, &source, &context), "get a completion event");
-	ibv_ack_cq_events(source, 1); /* ibv_destroy_cq(3) waits until all are acknowledged */
+	ibv_ack_cq_events(source, 1); /* ibv_destroy_cq(3) waits for this */
 	check(ibv_req_notify_cq(source, 0), "arm the completion queue");
 	while ((count = ibv_poll_cq(source, 1, &wc)) > 0)
 		handle_completion(&wc);
 	check(count < 0 ? EIO : 0, "poll the completion queue");
 }
 
-/* Step 8. Any event ends the connection, except UNREACHABLE, from which it can recover. */
+/* Step 8. UNREACHABLE can be temporary. */
 static void handle_connection_event(void)
 {
 	struct rdma_cm_event *event;
@@ -137,17 +137,20 @@ static void handle_connection_event(void)
 	rdma_ack_cm_event(event); /* frees the event */
 }
 
-/* Step 6: sleep until something happens, and handle it. */
+/*
+ * Step 6. Sleep until an event arrives, and handle it. After a second without an event send a
+ * keepalive.
+ */
 static void handle_next(void)
 {
 	struct pollfd ready[] = { { channel->fd, POLLIN, 0 }, { id->channel->fd, POLLIN, 0 } };
 	int count = poll(ready, 2, 1000);
 
 	check(count < 0 ? -1 : 0, "wait");
-	if (count == 0) /* soft-iWARP may overlook a first message until another one arrives */
+	if (count == 0) /* soft-iWARP may overlook a first message until more data arrives */
 		check(rdma_post_writev(id, WR_ID(KEEPALIVE), NULL, 0, IBV_SEND_SIGNALED, 0, 0),
 		      "post an empty WRITE");
-	if (ready[1].revents) /* first: it explains flushed requests */
+	if (ready[1].revents) /* first: this event explains flushed requests */
 		handle_connection_event();
 	if (ready[0].revents)
 		handle_completion_event();

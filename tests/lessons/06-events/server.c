@@ -68,7 +68,7 @@ static void accept_client(void)
 	check(rdma_listen(listener, 1), "listen");
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(rdma_get_request(listener, &id), "get a connection request"); /* step 1 */
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
@@ -89,7 +89,7 @@ static void accept_client(void)
 static void handle_completion(const struct ibv_wc *wc)
 {
 	if (wc->status == IBV_WC_WR_FLUSH_ERR)
-		return; /* an event reports the end of the connection */
+		return; /* a connection event reports the reason */
 	if (wc->status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc->status));
 	if (wc->wr_id == SEND)
@@ -99,9 +99,9 @@ static void handle_completion(const struct ibv_wc *wc)
 }
 
 /*
- * Send a received message back when the previous answer is complete. Until then the adapter may
- * still read that answer's buffer. Post the receive first, because the answer permits the client to
- * send again.
+ * Send a received message back when the SEND of the previous answer is complete. Until then the
+ * adapter may still read buffers.outgoing. Post the receive first, because the client sends again
+ * after the answer.
  */
 static void answer(void)
 {
@@ -127,14 +127,14 @@ static void handle_completion_event(void)
 	int count;
 
 	check(ibv_get_cq_event(channel, &source, &context), "get a completion event");
-	ibv_ack_cq_events(source, 1); /* ibv_destroy_cq(3) waits until all are acknowledged */
+	ibv_ack_cq_events(source, 1); /* ibv_destroy_cq(3) waits for this */
 	check(ibv_req_notify_cq(source, 0), "arm the completion queue");
 	while ((count = ibv_poll_cq(source, 1, &wc)) > 0)
 		handle_completion(&wc);
 	check(count < 0 ? EIO : 0, "poll the completion queue");
 }
 
-/* Step 7. Any event ends the connection, except UNREACHABLE, from which it can recover. */
+/* Step 7. UNREACHABLE can be temporary. */
 static void handle_connection_event(void)
 {
 	struct rdma_cm_event *event;
@@ -151,10 +151,10 @@ static void handle_device_event(void)
 
 	check(ibv_get_async_event(id->verbs, &event), "get a device event");
 	printf("device event: %s\n", ibv_event_type_str(event.event_type));
-	ibv_ack_async_event(&event); /* ibv_destroy_cq(3) and others wait for this */
+	ibv_ack_async_event(&event); /* destroying the object of the event waits for this */
 }
 
-/* Step 5: sleep until something happens, and handle it. */
+/* Step 5. Sleep until an event arrives, handle it, and answer a message. */
 static void handle_next(void)
 {
 	struct pollfd ready[] = {
