@@ -43,7 +43,7 @@ static struct rdma_cm_id *listener, *id;
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_mr *ring_mr, *messages_mr;
-/* Counts of messages: `sent` and `completed` for this side's, the other two for the peer's. */
+/* Numbers of messages: `sent` and `completed` of this side, `arrived` and `taken` of the peer. */
 static uint64_t sent, completed, arrived, taken;
 static int quiet; /* seconds without a message */
 
@@ -67,8 +67,8 @@ static void await(int descriptor, short direction, int seconds, const char *what
 }
 
 /*
- * Take the next event of the connection, and copy `place` from the acceptance. Return the type of
- * the event.
+ * Take the next connection event, and return its type. The sender also copies `place` from the
+ * acceptance.
  */
 static enum rdma_cm_event_type take_event(void)
 {
@@ -124,9 +124,9 @@ static void connect_queue_pair(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	events = rdma_create_event_channel(); /* rdma_connect(3) and others then do not wait */
+	events = rdma_create_event_channel(); /* with it rdma_connect(3) and others do not wait */
 	check(events ? rdma_migrate_id(id, events) : -1, "create an event channel");
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
 	cq = channel ? ibv_create_cq(id->verbs, SENDS + SLOTS, NULL, channel, 0) : NULL;
@@ -147,7 +147,10 @@ static void connect_queue_pair(void)
 	check(take_event() == RDMA_CM_EVENT_ESTABLISHED ? 0 : ECONNREFUSED, "connect");
 }
 
-/* Handle a completion, or wait up to a second for one. */
+/*
+ * Handle a completion. If there is none, wait up to a second for an event. Exit if the connection
+ * ends, or after SILENCE seconds without a message.
+ */
 static void handle_completion(void)
 {
 	struct pollfd ready[] = { { channel->fd, POLLIN, 0 }, { events->fd, POLLIN, 0 } };
@@ -163,7 +166,7 @@ static void handle_completion(void)
 	if (count > 0 && wc.status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
 	if (count > 0) {
-		completed += wc.opcode == IBV_WC_SEND; /* and the WRITE before it */
+		completed += wc.opcode == IBV_WC_SEND; /* the WRITE before it is complete, too */
 		arrived += wc.opcode == IBV_WC_RECV;
 		quiet = wc.opcode == IBV_WC_RDMA_WRITE ? quiet : 0; /* a keepalive is no progress */
 		return;
@@ -178,11 +181,14 @@ static void handle_completion(void)
 		check(ibv_get_cq_event(channel, &source, &context), "get a completion event");
 		ibv_ack_cq_events(source, 1); /* ibv_destroy_cq(3) waits for this */
 	}
-	if (count == 0 && !listener) /* soft-iWARP may overlook a message until more arrives */
+	if (count == 0 && !listener) /* soft-iWARP may overlook a message until more data arrives */
 		check(rdma_post_writev(id, NULL, NULL, 0, IBV_SEND_SIGNALED, 0, 0), "keepalive");
 }
 
-/* Wait for the next message, and for room to send one more. Return the length in the message. */
+/*
+ * Wait for the next message, and for room to send one more. Post its receive again. Return the
+ * length in the message.
+ */
 static uint32_t receive_length(void)
 {
 	uint32_t length;
@@ -213,7 +219,7 @@ static void send_stream(void)
 		size_t slot = sent % SLOTS;
 
 		if (sent >= SLOTS)
-			receive_length(); /* the receiver has read the slot: it is free */
+			receive_length(); /* the answer says that the slot is free */
 		await(STDIN_FILENO, POLLIN, SILENCE / 2, "wait for input");
 		length = read(STDIN_FILENO, ring[slot], SLOT);
 		check(length < 0 ? -1 : 0, "read the input");
@@ -228,7 +234,7 @@ static void send_stream(void)
 	check(rdma_disconnect(id), "disconnect"); /* step 8 */
 }
 
-/* Write to the output without blocking. A pipe that is ready accepts PIPE_BUF bytes. */
+/* Write to the output. write(2) does not block, because a ready pipe accepts PIPE_BUF bytes. */
 static void write_output(const char *bytes, size_t length)
 {
 	for (ssize_t written; length > 0; bytes += written, length -= (size_t)written) {
@@ -259,7 +265,7 @@ int main(int argc, char **argv)
 	find_peer(argv[1], argc == 3 ? argv[2] : "0");
 	connect_queue_pair();
 	listener ? receive_stream() : send_stream();
-	/* Step 8. Before this event the last answer may still be on its way. */
+	/* Step 8. Await this event: until then the last answer may still be on its way. */
 	check(take_event() == RDMA_CM_EVENT_DISCONNECTED ? 0 : EPROTO, "disconnect");
 	rdma_destroy_qp(id); /* first, so that the adapter no longer uses CQ or memory */
 	check(ibv_destroy_cq(cq), "destroy the completion queue");

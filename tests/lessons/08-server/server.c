@@ -33,7 +33,7 @@
 
 #define SIZE     1024 /* bytes that each side writes */
 #define THREADS  16   /* connections at a time; further clients wait */
-#define SILENCE  10   /* maximum seconds of a client's silence */
+#define SILENCE  10   /* seconds after which a silent client loses its connection */
 #define MSG_MR   0
 #define MSG_DONE 1
 
@@ -53,7 +53,7 @@ struct connection {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct message receive[2], send[2]; /* indexed by MSG_MR and MSG_DONE */
-	/* set by completions: a wr_id is the address of its flag */
+	/* set by completions: the wr_id of a request is the address of its flag */
 	bool received[2], sent[2], written;
 	bool established, disconnected; /* set by events */
 	char outgoing[SIZE], incoming[SIZE + 1];
@@ -75,7 +75,8 @@ static bool good(int result, const char *what)
 }
 
 /*
- * Steps 4 and 5. Each client has its own domain, so that no client can use the rkey of another one.
+ * Steps 4 and 5. Each client has its own protection domain, so that no client can use an rkey of
+ * another client.
  */
 static bool create_resources(struct connection *c)
 {
@@ -85,7 +86,7 @@ static bool create_resources(struct connection *c)
 	c->pd = ibv_alloc_pd(c->id->verbs); /* step 4 */
 	if (!good(c->pd ? 0 : -1, "allocate a protection domain"))
 		return false;
-	c->local_mr = ibv_reg_mr(c->pd, c, sizeof(*c), local); /* local use only */
+	c->local_mr = ibv_reg_mr(c->pd, c, sizeof(*c), local);
 	if (!good(c->local_mr ? 0 : -1, "register memory"))
 		return false;
 	c->incoming_mr = ibv_reg_mr(c->pd, c->incoming, SIZE, remote);
@@ -176,7 +177,7 @@ static bool sends(struct connection *c, uint32_t type)
 /* Steps 6 and 7. */
 static bool exchange(struct connection *c)
 {
-	struct message *own = c->send, *peer = c->receive; /* each points to a MSG_MR */
+	struct message *own = c->send, *peer = c->receive; /* each side's MSG_MR */
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int ret = 0;
 
@@ -190,7 +191,7 @@ static bool exchange(struct connection *c)
 		return false;
 	if (!good(await(c, &c->established, SILENCE), "accept a client"))
 		return false;
-	if (!receives(c, MSG_MR)) /* over iWARP the client sends first */
+	if (!receives(c, MSG_MR)) /* over iWARP the client must send first */
 		return false;
 	if (!good(le64toh(peer->length) < SIZE ? EMSGSIZE : 0, "use a memory region"))
 		return false;
@@ -202,7 +203,7 @@ static bool exchange(struct connection *c)
 		return false;
 	if (!receives(c, MSG_DONE))
 		return false;
-	/* the client may disconnect first, or leave that to the server */
+	/* give the client a second to disconnect first */
 	await(c, &c->disconnected, 1);
 	return c->disconnected || good(await(c, &c->sent[MSG_DONE], SILENCE), "send");
 }
@@ -225,15 +226,15 @@ static void destroy(struct connection *c)
 static void serve(struct rdma_cm_id *id)
 {
 	struct connection c = { .id = id, .outgoing = "message from the server" };
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	bool done = id->verbs && create_resources(&c) && exchange(&c);
 
 	if (c.established && !c.disconnected)
 		good(rdma_disconnect(id), "disconnect");
 	destroy(&c);
 	/*
-	 * replace control characters, which a terminal would obey; the client can no longer change
-	 * the text
+	 * Replace all but printable characters, because a terminal would obey control characters.
+	 * The client can no longer change c.incoming.
 	 */
 	for (char *character = c.incoming; *character; character++)
 		*character = (char)(*character < ' ' || *character > '~' ? '?' : *character);
