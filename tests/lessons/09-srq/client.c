@@ -42,7 +42,10 @@ static void check(int result, const char *what)
 		errx(1, "cannot %s: %s", what, strerror(abs(result == -1 ? errno : result)));
 }
 
-/* Poll a completion queue each millisecond until the request with this wr_id is complete. */
+/*
+ * Poll a completion queue each millisecond until the request with this wr_id is complete. Exit if a
+ * request fails, or at a connection event.
+ */
 static void await(struct ibv_cq *cq, const void *wr_id)
 {
 	struct pollfd ready = { id->channel->fd, POLLIN, 0 };
@@ -54,9 +57,10 @@ static void await(struct ibv_cq *cq, const void *wr_id)
 		check(count < 0 ? EIO : 0, "poll a completion queue");
 		if (count > 0 && wc.status != IBV_WC_SUCCESS)
 			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
-		if (count == 0 && poll(&ready, 1, 1) > 0) /* wait 1 ms */
+		if (count == 0 && poll(&ready, 1, 1) > 0) /* wait up to 1 ms */
 			errx(1, "the server has disconnected");
-		if (time % 1000 == 0) /* work around a fault of soft-iWARP, see lesson 2 */
+		/* soft-iWARP may overlook a message until more data arrives */
+		if (time % 1000 == 0)
 			check(rdma_post_writev(id, NULL, NULL, 0, IBV_SEND_SIGNALED, 0, 0),
 			      "post a write of zero bytes");
 	}
@@ -79,7 +83,7 @@ int main(int argc, char **argv)
 		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&id, found, NULL, NULL), "create an endpoint");
 	rdma_freeaddrinfo(found);
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 	mr = rdma_reg_msgs(id, &buffers, sizeof(buffers)); /* step 2 */

@@ -78,7 +78,7 @@ static void post_free_buffers(void)
 	}
 }
 
-/* Arm the limit of the SRQ. The event disarms it. */
+/* Arm the limit of the SRQ, which each limit event disarms. */
 static void arm_limit(void)
 {
 	struct ibv_srq_attr attributes = { .srq_limit = LIMIT };
@@ -105,7 +105,7 @@ static void create_shared(struct ibv_context *verbs)
 	check(ibv_req_notify_cq(cq, 0), "arm the completion queue");
 	post_free_buffers();
 	arm_limit();                              /* step 3 */
-	if (ibv_query_srq(srq, &attributes.attr)) /* not every device can */
+	if (ibv_query_srq(srq, &attributes.attr)) /* not every device can do this */
 		return;
 	printf("room for %u receives, limit %u\n", attributes.attr.max_wr,
 	       attributes.attr.srq_limit);
@@ -118,7 +118,7 @@ static void accept_client(struct rdma_cm_id *id)
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC,
 					       .cap = { BUFFERS, 0, 1, 0, 0 } };
 
-	if (!srq && id->verbs) /* librdmacm finds no device if its node GUID is 0 */
+	if (!srq && id->verbs) /* id->verbs is NULL if the node GUID of the device is 0 */
 		create_shared(id->verbs);
 	if (connected == CLIENTS || !srq || id->verbs != pd->context) {
 		check(rdma_reject(id, NULL, 0), "reject a client");
@@ -149,8 +149,10 @@ static void handle_connection_event(void)
 
 /*
  * Answer a message, or free the buffer of a completed SEND. wc->opcode is undefined after an error,
- * so each buffer records its use. Post receives before the answer, because the answer permits the
- * client to send again. The limit event can be late, so keep one receive for each client.
+ * so the state of the buffer says which request has ended.
+ *
+ * The limit event can be late. So post the free buffers when no more than CLIENTS receives are
+ * left. Do this before the answer, because the client sends again after the answer.
  */
 static void handle_completion(const struct ibv_wc *wc)
 {
@@ -158,7 +160,7 @@ static void handle_completion(const struct ibv_wc *wc)
 	bool message = buffer->state == POSTED && wc->status == IBV_WC_SUCCESS;
 
 	posted -= buffer->state == POSTED;
-	buffer->state = message ? SENDING : FREE; /* step 7, except for a message */
+	buffer->state = message ? SENDING : FREE; /* FREE: step 7, or a failed receive */
 	if (posted <= CLIENTS)
 		post_free_buffers();
 	for (int i = 0; message && i < connected; i++) /* step 6 */

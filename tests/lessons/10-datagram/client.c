@@ -61,7 +61,7 @@ static void prepare(const char *address, const char *port)
 		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&id, found, NULL, NULL), "create an endpoint");
 	rdma_freeaddrinfo(found);
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the address");
 	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
 		errx(3, "iWARP has no datagrams");

@@ -85,7 +85,7 @@ static void accept_client(void)
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
 	check(rdma_get_request(listener, &id), "get a request");
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the request");
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 
@@ -100,9 +100,9 @@ static void accept_client(void)
 }
 
 /*
- * Step 5. Over InfiniBand the header is a global route header (GRH), and can be absent within a
- * subnet. Over RoCE v2 it is an IPv6 header, which has the addresses in the same place, or an IPv4
- * header in the last 20 bytes.
+ * Step 5. Over InfiniBand and RoCE v1 the header is a global route header (GRH). Over RoCE v2 it is
+ * an IPv6 header, which has the addresses in the same place, or an IPv4 header in the last 20
+ * bytes. It can be absent within an InfiniBand subnet. Then only the sender's LID is known.
  */
 static void print_sender(const struct ibv_wc *wc)
 {
@@ -131,7 +131,7 @@ static void answer(struct ibv_wc *wc)
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
-		/* the connection manager gives this QKEY to each queue pair */
+		/* the connection manager gives this QKEY to each UD queue pair */
 		.wr.ud = { client, wc->src_qp, RDMA_UDP_QKEY },
 	};
 
