@@ -12,10 +12,10 @@
  *   5. exchange GID, queue pair number, first PSN, and the key of the memory by the socket
  *   6. move the queue pair to RTR (ready to receive) with the peer's values; report
  *      that by the socket
- *   7. move the queue pair to RTS (ready to send) with the own values
+ *   7. move the queue pair to RTS (ready to send) with this side's values
  *   8. client: in each round a WRITE and a SEND; await the completion; then report the end
- *   9. server: take the completions of the receives until none comes for a second
- *  10. move the queue pair to ERR, which flushes the other receives; destroy
+ *   9. server: take the completions of the receives until all have come, or none for a second
+ *  10. server: move the queue pair to ERR, which flushes the other receives; both: destroy
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
  * with status 1, an iWARP adapter with status 3. The kernel then frees everything that the program
@@ -34,18 +34,18 @@
 #include <unistd.h>
 
 #define PORT      1
-#define GID_INDEX 1  /* the same on both hosts; 'rdma-client --check' prints the best */
+#define GID_INDEX 1  /* for both hosts; 'rdma-client --check' prints the best index */
 #define TIMEOUT   14 /* wait 4.096 us * 2^14 = 67 ms for an acknowledgment, then send again */
 #define ROUNDS    1
 
 /* The values that one side sends by the socket. All numbers are big-endian. */
 struct side {
 	union ibv_gid gid;
-	uint64_t address; /* of `written` */
+	uint64_t address; /* of memory.written */
 	uint32_t qpn, psn, rkey, padding;
 };
 
-static const enum ibv_qp_type type = IBV_QPT_RC; /* IBV_QPT_UC: unreliable connection */
+static const enum ibv_qp_type type = IBV_QPT_RC; /* or IBV_QPT_UC, an unreliable connection */
 static struct side own, peer;
 static int connection; /* the socket */
 static struct ibv_context *device;
@@ -108,7 +108,7 @@ static void accept_client(void)
 	check(connection < 0 ? -1 : close(listener), "accept the client");
 }
 
-/* Move the queue pair, and print the state that it reports then. */
+/* Modify the queue pair, and print the state that it reports then. */
 static void move(struct ibv_qp_attr *attributes, int mask, const char *what)
 {
 	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
@@ -122,12 +122,12 @@ static void move(struct ibv_qp_attr *attributes, int mask, const char *what)
 /* Steps 3 and 4. */
 static void create_queue_pair(void)
 {
-	/* A WRITE and a SEND at a time, and all receives. 1 piece of memory each, none inline. */
+	/* At most 2 sends, a WRITE and a SEND, and all receives. Each has 1 piece of memory. */
 	struct ibv_qp_init_attr created = { .qp_type = type, .cap = { 2, ROUNDS, 1, 1, 0 } };
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_INIT,
-					  .pkey_index = 0, /* see lesson 1 */
+					  .pkey_index = 0, /* RoCE has only the default P_Key */
 					  .port_num = PORT,
-					  /* what the peer may do, apart from SEND */
+					  /* what the peer may do; SEND needs no flag */
 					  .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 
 	pd = ibv_alloc_pd(device); /* step 3 */
@@ -143,7 +143,7 @@ static void create_queue_pair(void)
 	check(qp ? 0 : -1, "create a queue pair");
 	move(&attributes, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
 	     "move the queue pair to INIT");
-	for (int i = 0; i < ROUNDS; i++) { /* from INIT on, and before the peer can send */
+	for (int i = 0; i < ROUNDS; i++) { /* possible from INIT on */
 		struct ibv_sge piece = { (uintptr_t)&memory.incoming[i], 4, mr->lkey };
 		struct ibv_recv_wr *bad, receive = { .sg_list = &piece, .num_sge = 1 };
 
@@ -165,7 +165,7 @@ static void exchange_values(void)
 	      "receive the values");
 }
 
-/* Report to the peer that this side is ready, and wait until the peer is. */
+/* Report to the peer that this side has reached this step, and wait until the peer has, too. */
 static void meet_peer(void)
 {
 	char ready = 0;
@@ -183,12 +183,12 @@ static void become_ready_to_receive(void)
 		.ah_attr = { .is_global = 1,
 			     .grh = { .dgid = peer.gid, .sgid_index = GID_INDEX, .hop_limit = 64 },
 			     .port_num = PORT },
-		/* the same on both sides; fits into Ethernet's 1500 bytes */
+		/* both sides need the same; it fits into Ethernet's 1500 bytes */
 		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = be32toh(peer.qpn), /* packets of others are dropped */
+		.dest_qp_num = be32toh(peer.qpn), /* drop packets of other queue pairs */
 		.rq_psn = be32toh(peer.psn),      /* the number of the first packet */
 		.max_dest_rd_atomic = 0,          /* READs and atomics that are served at a time */
-		.min_rnr_timer = 12, /* 0.64 ms until a SEND without receive is repeated */
+		.min_rnr_timer = 12, /* the peer repeats a SEND without a receive after 0.64 ms */
 	};
 	int mask = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
@@ -197,15 +197,15 @@ static void become_ready_to_receive(void)
 	move(&attributes, mask, "move the queue pair to RTR");
 }
 
-/* Step 7. An unreliable connection needs only its first PSN. */
+/* Step 7. An unreliable connection needs only sq_psn. */
 static void become_ready_to_send(void)
 {
 	struct ibv_qp_attr attributes = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = be32toh(own.psn), /* the peer's rq_psn */
 		.timeout = TIMEOUT,
-		.retry_cnt = 6,     /* repetitions of a packet; for Soft-RoCE 7 is no limit */
-		.rnr_retry = 7,     /* repetitions while the peer has no receive; 7 is no limit */
+		.retry_cnt = 6,     /* repetitions of a packet. Soft-RoCE takes 7 as no limit. */
+		.rnr_retry = 7,     /* no limit to repetitions while the peer has no receive */
 		.max_rd_atomic = 0, /* own READs and atomics at a time */
 	};
 	int mask = IBV_QP_SQ_PSN;
@@ -216,7 +216,7 @@ static void become_ready_to_send(void)
 	move(&attributes, mask, "move the queue pair to RTS");
 }
 
-/* Take a completion and return its status. Without one wait a millisecond and return -1. */
+/* Take a completion, and return its status. If there is none, wait a millisecond, and return -1. */
 static int take_completion(void)
 {
 	struct ibv_wc wc;
@@ -248,7 +248,7 @@ static void send_round(uint32_t round)
 		;
 }
 
-/* Step 9, and the state of step 10. */
+/* Step 9, and the move to ERR of step 10. */
 static void receive_rounds(void)
 {
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
@@ -258,7 +258,7 @@ static void receive_rounds(void)
 		if (take_completion() == IBV_WC_SUCCESS)
 			received++, quiet = 0;
 	move(&attributes, 0, "move the queue pair to ERR");
-	while (received + flushed < ROUNDS) /* a receive that has not ended uses its memory */
+	while (received + flushed < ROUNDS) /* an outstanding receive uses its memory */
 		flushed += take_completion() == IBV_WC_WR_FLUSH_ERR;
 	printf("%d messages received, %d receives flushed, %u written\n", received, flushed,
 	       be32toh(memory.written));
@@ -276,7 +276,7 @@ int main(int argc, char **argv)
 	create_queue_pair();
 	exchange_values();
 	become_ready_to_receive();
-	meet_peer(); /* nothing may arrive before RTR */
+	meet_peer(); /* do not send before the peer is in RTR */
 	become_ready_to_send();
 	for (uint32_t round = 1; client && round <= ROUNDS; round++)
 		send_round(round);
