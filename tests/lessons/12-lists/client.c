@@ -29,7 +29,8 @@
 #define SIZE     8  /* bytes of a piece */
 #define SENDS    36 /* READ, messages, and a write of zero bytes for each second */
 
-static const bool fence = false; /* if true, the SEND waits for the READ in the adapter */
+/* If true, the adapter delays the SEND until the READ is complete. */
+static const bool fence = false;
 static struct rdma_cm_id *id;
 static struct ibv_mr *mr;
 static struct {
@@ -64,11 +65,11 @@ static void connect_to(const char *address, const char *port)
 		     error == -1 ? strerror(errno) : gai_strerror(error));
 	check(rdma_create_ep(&id, server, NULL, NULL), "resolve the address");
 	rdma_freeaddrinfo(server);
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
 	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
-		access |= IBV_ACCESS_REMOTE_WRITE; /* for RDMA READ, see lesson 4 */
+		access |= IBV_ACCESS_REMOTE_WRITE; /* iWARP answers a READ with a WRITE */
 	mr = ibv_reg_mr(id->pd, &memory, sizeof(memory), access);
 	check(mr ? 0 : -1, "register memory");
 
@@ -78,7 +79,7 @@ static void connect_to(const char *address, const char *port)
 	memcpy(place, id->event->param.conn.private_data, sizeof(place));
 }
 
-/* Poll each millisecond until the request is complete. */
+/* Poll each millisecond until the request with this wr_id is complete. */
 static void await(uint64_t request)
 {
 	struct ibv_wc wc = { .wr_id = request + 1 };
@@ -91,7 +92,8 @@ static void await(uint64_t request)
 			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
 		if (count == 0)
 			usleep(1000);
-		if (time % 1000 == 0) /* work around a fault of soft-iWARP, see lesson 2 */
+		/* soft-iWARP may overlook a message until more data arrives */
+		if (time % 1000 == 0)
 			check(rdma_post_writev(id, NULL, NULL, 0, 0, 0, 0),
 			      "post a write of zero bytes");
 	}
@@ -107,7 +109,7 @@ static void read_word(void)
 		await(MESSAGES);
 }
 
-/* Steps 4 and 5: the list of step 4 makes one message. */
+/* Step 4, with step 5 for the last message. */
 static void send_message(uint64_t number)
 {
 	struct ibv_sge list[PIECES] = {

@@ -10,7 +10,7 @@
  *   5. arm the completion queue for solicited completions alone; accept
  *   6. sleep in poll(2) until a completion, a connection event or a device event arrives
  *   7. once awake, arm, and take all completions
- *   8. when the client has left: take the completions that are left, destroy
+ *   8. when the client has left: take the remaining completions, destroy
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
  * with status 1. The kernel then frees everything that the program had.
@@ -35,7 +35,7 @@ static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static struct {
-	char word[SIZE]; /* the client reads it */
+	char word[SIZE]; /* the client READs this */
 	char pieces[PIECES][MESSAGES][SIZE];
 } memory = { .word = "fetched" };
 static bool disconnected;
@@ -60,7 +60,7 @@ static void await_client(void)
 	check(rdma_listen(listener, 1), "listen");
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(rdma_get_request(listener, &id), "get a connection request");
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 }
 
@@ -115,11 +115,12 @@ static void accept_client(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	check(ibv_req_notify_cq(cq, 1), "arm the completion queue"); /* 1: only if solicited */
+	/* 1 asks for an event only for a solicited message, or for a failure */
+	check(ibv_req_notify_cq(cq, 1), "arm the completion queue");
 	check(rdma_accept(id, &parameters), "accept the connection");
 }
 
-/* Print all messages that have arrived. Each piece of a message is in another array. */
+/* Print all messages that have arrived. Piece n of each message is in memory.pieces[n]. */
 static void take_messages(void)
 {
 	struct ibv_wc wc;

@@ -4,7 +4,7 @@
  * number after that.
  *   cc multicast.c -o multicast -lrdmacm -libverbs && ./multicast ADDRESS
  * is a receiver, and ADDRESS an address of its own adapter. './multicast ADDRESS NUMBER' is the
- * sender, and ADDRESS that of a receiver, which only serves to choose the adapter.
+ * sender, and ADDRESS the address of a receiver. The sender uses the adapter that leads to it.
  *
  *   1. choose the adapter; receiver: bind to the address; sender: resolve it
  *   2. create an unreliable datagram (UD) queue pair, register memory, post receives
@@ -28,7 +28,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GROUP    "233.252.0.1" /* from the addresses for documentation */
+#define GROUP    "233.252.0.1" /* an address for documentation */
 #define RECEIVES 4
 #define QUIET    2000 /* milliseconds without a datagram */
 
@@ -66,7 +66,7 @@ static void find_adapter(const char *text, bool sender)
 		      "resolve the address");
 	else
 		check(rdma_bind_addr(id, (struct sockaddr *)&address), "bind to the address");
-	/* librdmacm finds no device if its node GUID is 0 */
+	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the address");
 	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
 		errx(3, "iWARP has no datagrams");
@@ -115,7 +115,9 @@ static bool get_completion(struct ibv_cq *cq, int limit, struct ibv_wc *wc)
 	return count > 0;
 }
 
-/* Send a number to a queue pair, and wait until it has left. The path decides which port gets it.
+/*
+ * Send a number to the queue pair `qpn`, and wait until the SEND is complete. The path leads to the
+ * port of the queue pair, or to the group.
  */
 static void send_number(uint32_t number, struct ibv_ah_attr *path, uint32_t qpn, uint32_t qkey)
 {
@@ -137,8 +139,9 @@ static void send_number(uint32_t number, struct ibv_ah_attr *path, uint32_t qpn,
 }
 
 /*
- * Return the source (`which` 0) or the destination (1) of a received datagram. Over RoCE v2 with
- * IPv4 the header ends with an IPv4 header, and that ends with these two addresses.
+ * Return the source of a received datagram if `which` is 0, and its destination if it is 1. Over
+ * RoCE v2 with IPv4 the last 20 bytes of the header are an IPv4 header. Its last 8 bytes are the
+ * two addresses.
  */
 static struct in_addr address_of(const struct ibv_wc *wc, size_t which)
 {
@@ -166,8 +169,9 @@ static bool take_datagram(struct ibv_wc *wc)
 }
 
 /*
- * Steps 5 and 7. The destination of the datagram is the group, which is no GID of this port, so
- * ibv_init_ah_from_wc(3) would fail. Over RoCE the GID of the sender is ::ffff:ADDRESS.
+ * Steps 5 and 7. ibv_init_ah_from_wc(3) looks for the datagram's destination among the GIDs of this
+ * port. It would fail, because the destination is the group. So set the GID of the sender, which is
+ * ::ffff:ADDRESS over RoCE.
  */
 static void receive(void)
 {
@@ -184,7 +188,7 @@ static void receive(void)
 	take_datagram(&wc); /* step 7 */
 }
 
-/* Steps 4, 6 and 7. The sender is a member of the group, so it gets its own datagram as well. */
+/* Steps 4, 6 and 7. The sender is a member of the group, so skip its own datagram. */
 static void send_to_group(uint32_t number)
 {
 	struct ibv_ah_attr path;
