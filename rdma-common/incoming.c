@@ -133,7 +133,7 @@ static enum incoming_step take_copy(struct incoming *incoming, struct transfer *
 
 	memcpy(incoming->buffer, incoming->ring + piece->offset, size);
 	if (incoming->output)
-		stored = verify_in_first_pass(&incoming->verification, position, size);
+		stored = bytes_in_first_pass(&incoming->verification, position, size);
 	if (!verify_piece(incoming, incoming->buffer, size, failure))
 		return INCOMING_FAILED;
 	transfer_record_copied(transfer, size);
@@ -171,7 +171,8 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 	if (!all)
 		return INCOMING_WAITS;
 	if (incoming->begun && !incoming->verified) {
-		if (!verify_end(&incoming->verification, transfer_sink_end(transfer), digest)) {
+		if (!verification_matches(&incoming->verification, transfer_sink_end(transfer),
+					  digest)) {
 			failure_set(failure, STATUS_CONTENTS_WRONG, "%s",
 				    status_describe(STATUS_CONTENTS_WRONG));
 			return INCOMING_FAILED;

@@ -21,7 +21,7 @@ void verify_free(struct verification *verification)
 	verification->digest = NULL;
 }
 
-size_t verify_in_first_pass(const struct verification *verification, uint64_t position, size_t size)
+size_t bytes_in_first_pass(const struct verification *verification, uint64_t position, size_t size)
 {
 	uint64_t pass = verification->pass_length;
 
@@ -94,7 +94,7 @@ bool verify_next(struct verification *verification, const uint8_t *bytes, size_t
 	if (same == size && verification->has_digest)
 		digest_add(verification->digest, bytes, size);
 	excerpt_add(&verification->excerpt, bytes,
-		    verify_in_first_pass(verification, verification->bytes, same));
+		    bytes_in_first_pass(verification, verification->bytes, same));
 	verification->bytes += same;
 	verification->nanoseconds += now_nanoseconds() - started;
 	if (same < size)
@@ -102,7 +102,7 @@ bool verify_next(struct verification *verification, const uint8_t *bytes, size_t
 	return same == size;
 }
 
-bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest)
+bool verification_matches(const struct verification *verification, uint64_t length, uint64_t digest)
 {
 	return verification->bytes == length &&
 	       (!verification->has_digest || digest_value(verification->digest) == digest);

@@ -60,10 +60,10 @@ bool verify_next(struct verification *verification, const uint8_t *bytes, size_t
  * Return true if exactly `length` bytes were verified. With has_digest they must have this digest,
  * too.
  */
-bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest);
+bool verification_matches(const struct verification *verification, uint64_t length,
+			  uint64_t digest);
 
 /* Return how many of the `size` bytes at `position` belong to the first pass. */
-size_t verify_in_first_pass(const struct verification *verification, uint64_t position,
-			    size_t size);
+size_t bytes_in_first_pass(const struct verification *verification, uint64_t position, size_t size);
 
 #endif

@@ -79,8 +79,9 @@ TEST(wrong_digests_and_lengths_are_found_in_pieces_of_any_size)
 		assert_int_equal(verification.bytes, sizeof(stream));
 		assert_int_equal(verification.excerpt.size,
 				 cases[row].pass == PASS ? PASS : sizeof(stream));
-		assert_int_equal(verify_end(&verification, sizeof(stream) - cases[row].fewer,
-					    digest_of_all() ^ cases[row].flipped),
+		assert_int_equal(verification_matches(&verification,
+						      sizeof(stream) - cases[row].fewer,
+						      digest_of_all() ^ cases[row].flipped),
 				 cases[row].is_right);
 		verify_free(&verification);
 	}
@@ -111,9 +112,9 @@ TEST(only_the_first_pass_is_shown_and_stored)
 	assert_true(verify_stream(&verification, sizeof(stream), 300));
 	assert_int_equal(verification.excerpt.size, PASS);
 	assert_true(verification.excerpt.is_pattern);
-	assert_int_equal(verify_in_first_pass(&verification, 0, 5 * PASS), PASS);
-	assert_int_equal(verify_in_first_pass(&verification, PASS - 1, 2), 1);
-	assert_int_equal(verify_in_first_pass(&verification, PASS, 2), 0);
+	assert_int_equal(bytes_in_first_pass(&verification, 0, 5 * PASS), PASS);
+	assert_int_equal(bytes_in_first_pass(&verification, PASS - 1, 2), 1);
+	assert_int_equal(bytes_in_first_pass(&verification, PASS, 2), 0);
 	verify_free(&verification);
 }
 
