@@ -515,7 +515,8 @@ static void reject(struct connection *connection, enum refusal refusal)
 	if (!reject_request(setup->id, &setup->options, refusal))
 		return;
 	print_trace(&setup->log, "rdma_reject: %s", strerror(errno));
-	connection->withdrawn = means_withdrawn(connection->setup_error, setup->terms.limits.iwarp);
+	connection->withdrawn =
+		may_mean_withdrawn(connection->setup_error, setup->terms.limits.iwarp);
 }
 
 static void setup_failed(struct connection *connection, int error)

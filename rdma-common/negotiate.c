@@ -789,7 +789,7 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
 	return rdma_reject(id, wire, sizeof(wire));
 }
 
-bool means_withdrawn(int error, bool iwarp)
+bool may_mean_withdrawn(int error, bool iwarp)
 {
 	return iwarp ? error == ECONNRESET || error == EPIPE : error == EINVAL;
 }
@@ -842,7 +842,7 @@ static void explain_silent_rejection(int status, struct failure *failure)
 			    status, name ? ": " : "", name ? name : "", advice);
 }
 
-enum refusal rejection_reason(const struct peer_hello *server)
+enum refusal refusal_of(const struct peer_hello *server)
 {
 	return server->hello_kind == HELLO_OTHER_VERSION ? REFUSAL_VERSION
 							 : (enum refusal)server->hello.refusal;
@@ -850,7 +850,7 @@ enum refusal rejection_reason(const struct peer_hello *server)
 
 bool explain_rejection(const struct peer_hello *server, int status, struct failure *failure)
 {
-	enum refusal refusal = rejection_reason(server);
+	enum refusal refusal = refusal_of(server);
 	uint64_t most = server->hello.length;
 
 	if (server->hello_kind == HELLO_ABSENT) {

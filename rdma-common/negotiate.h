@@ -272,7 +272,7 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
  * iWARP, because a failed rdma_accept(3) has ended the request. There drivers return the error of
  * the client's TCP connection.
  */
-bool means_withdrawn(int error, bool iwarp);
+bool may_mean_withdrawn(int error, bool iwarp);
 
 /*
  * Describe in `failure` why rdma_accept(3) failed with `error`. For EINVAL name the MTUs, because
@@ -282,7 +282,7 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 			  const struct hello *client, int error, struct failure *failure);
 
 /* Return why a server rejected the client, or REFUSAL_NONE if it gave no reason. */
-enum refusal rejection_reason(const struct peer_hello *server);
+enum refusal refusal_of(const struct peer_hello *server);
 
 /*
  * Describe in `failure` why a server rejected the client. Return true if the server is an

@@ -211,7 +211,7 @@ static int plain_length(const char *cause)
 static bool report_no_connection(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
-	bool told = rejection_reason(&outcome->rejection) != REFUSAL_NONE;
+	bool told = refusal_of(&outcome->rejection) != REFUSAL_NONE;
 	bool left = outcome->end.status == STATUS_REFUSED || is_silence(outcome->end.status);
 	const char *cause = outcome->end.cause;
 
@@ -307,13 +307,12 @@ static void report_transfer(struct probe *probe)
 static bool may_accept_soon(const struct probe *probe)
 {
 	const struct peer_hello *server = &probe->outcome->rejection;
-	bool early = server->hello_kind == HELLO_ABSENT
-			     ? probe->path->iwarp
-			     : rejection_reason(server) == REFUSAL_MEMORY;
+	bool early = server->hello_kind == HELLO_ABSENT ? probe->path->iwarp
+							: refusal_of(server) == REFUSAL_MEMORY;
 
 	if (!probe->outcome->rejected)
 		return false;
-	return (early && probe->verified > 0) || rejection_reason(server) == REFUSAL_SESSIONS;
+	return (early && probe->verified > 0) || refusal_of(server) == REFUSAL_SESSIONS;
 }
 
 /* Return true if the next session tests a size, and measures nothing. */
@@ -490,7 +489,7 @@ static bool passes_again(struct probe *probe)
 		return false;
 	outcome = probe->outcome;
 	status = outcome->end.status;
-	if (status == STATUS_SUCCESS || rejection_reason(&outcome->rejection) != REFUSAL_NONE)
+	if (status == STATUS_SUCCESS || refusal_of(&outcome->rejection) != REFUSAL_NONE)
 		return true;
 	if (is_silence(status) || status == STATUS_REFUSED || status == STATUS_UNRESOLVED)
 		strbuf_addf(&probe->findings->advice,
