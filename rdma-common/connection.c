@@ -553,7 +553,7 @@ void connection_expire(struct connection *connection)
 {
 	struct failure failure;
 
-	timeout_expired(&connection->setup.options, &failure);
+	explain_timeout(&connection->setup.options, &failure);
 	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 
@@ -577,7 +577,7 @@ static void handle_unreachable(struct connection *connection, const struct cm_ev
 
 	if (event->library_error && !connection->setup_error) /* the first event counts */
 		setup_failed(connection, event->library_error);
-	not_established(event, &failure);
+	explain_not_established(event, &failure);
 	notify_failure(connection, NOTIFY_NOT_ESTABLISHED, &failure);
 }
 

@@ -759,7 +759,7 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 	return parameters;
 }
 
-enum status not_established(const struct cm_event *event, struct failure *failure)
+enum status explain_not_established(const struct cm_event *event, struct failure *failure)
 {
 	if (event->library_error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,

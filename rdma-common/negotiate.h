@@ -252,7 +252,7 @@ enum status negotiate(struct terms *terms, const struct peer_hello *peer,
 		      const struct cm_event *event, struct failure *failure);
 
 /* Describe in `failure` why the event reports that the connection was not established. */
-enum status not_established(const struct cm_event *event, struct failure *failure);
+enum status explain_not_established(const struct cm_event *event, struct failure *failure);
 
 /*
  * Return the parameters of a connect request or its acceptance. Encode `hello` into `wire`, which

@@ -192,7 +192,7 @@ static const char *own_delay(const struct session *session)
 		       : NULL;
 }
 
-enum status timeout_expired(const struct options *options, struct failure *failure)
+enum status explain_timeout(const struct options *options, struct failure *failure)
 {
 	return failure_set(failure, STATUS_TIMED_OUT,
 			   "no progress for %u s (--timeout): check that the peer is running",
@@ -211,7 +211,7 @@ void check_deadline(struct session *session)
 	if (!delay && session->clocks.now < session->clocks.deadline)
 		return;
 	if (!delay) {
-		timeout_expired(&session->setup->options, &failure);
+		explain_timeout(&session->setup->options, &failure);
 		feed_failure(session, EVENT_DEADLINE, &failure);
 		return;
 	}

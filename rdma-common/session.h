@@ -216,7 +216,7 @@ void count_wire_progress(struct session *session);
 void check_deadline(struct session *session);
 
 /* Describe in `failure` that --timeout has expired. Any thread. */
-enum status timeout_expired(const struct options *options, struct failure *failure);
+enum status explain_timeout(const struct options *options, struct failure *failure);
 
 /* Return true if a MSG_WINDOW may be posted now. It has only one slot. */
 static inline bool window_is_allowed(const struct session *session)
