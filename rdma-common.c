@@ -371,7 +371,7 @@ static void handle_window(struct session *session, unsigned int slot, const stru
 		begin_wait(session, session->clocks.now);
 	error = post_receive(session->setup, slot, &session->outstanding_receives);
 	if (error && !session->outstanding_receives) /* else receives are left */
-		refuse_post(session, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
+		feed_refused_post(session, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
 static void handle_mr(struct session *session, const struct message *message)
@@ -788,7 +788,7 @@ static void send_keepalive(struct session *session)
 	print_trace(&session->setup->log, "ibv_post_send: keepalive");
 	error = post_send(session, &request);
 	if (error)
-		refuse_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
+		feed_refused_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
 }
 
 /*
@@ -851,7 +851,7 @@ static void check_clocks(struct session *session)
 		show_progress(session);
 		session->clocks.next_progress = session->clocks.now + PROGRESS_MILLISECONDS;
 	}
-	check_deadline(session);
+	enforce_deadline(session);
 	if (session->protocol.phase == PHASE_EXCHANGING)
 		check_exchange_clocks(session);
 }
@@ -928,7 +928,7 @@ static void advance(struct session *session)
 		if (!error)
 			error = send_window(session);
 		if (error)
-			refuse_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
+			feed_refused_post(session, EVENT_SEND_REFUSED, "ibv_post_send", error);
 		else if (operation_runs(&session->protocol) &&
 			 transfer_done_is_due(&session->transfer))
 			handle_done_due(session);

@@ -325,7 +325,7 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 	parameters = connection_parameters(connection, hello);
 	print_trace(&connection->setup.log, "rdma_accept");
 	if (rdma_accept(connection->setup.id, &parameters))
-		connection_not_accepted(connection, errno);
+		connection_fail_accept(connection, errno);
 	return true;
 }
 

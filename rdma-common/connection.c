@@ -525,7 +525,7 @@ static void setup_failed(struct connection *connection, int error)
 	reject(connection, connection->setup_refusal);
 }
 
-void connection_not_accepted(struct connection *connection, int error)
+void connection_fail_accept(struct connection *connection, int error)
 {
 	const struct terms *terms = &connection->setup.terms;
 	struct failure failure;

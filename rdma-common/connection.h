@@ -112,7 +112,7 @@ void connection_reject(struct connection *connection, enum refusal refusal);
  * Reject the client because rdma_accept(3) failed with `error`, and stop the session. Its thread
  * runs.
  */
-void connection_not_accepted(struct connection *connection, int error);
+void connection_fail_accept(struct connection *connection, int error);
 
 /*
  * Record why the connection failed, unless it is over. Return `status`. A thread that is started

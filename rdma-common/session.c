@@ -103,7 +103,7 @@ struct failure session_result(const struct session *session)
 	return failure;
 }
 
-void refuse_post(struct session *session, enum event_type event, const char *verb, int error)
+void feed_refused_post(struct session *session, enum event_type event, const char *verb, int error)
 {
 	print_trace(&session->setup->log, "%s failed: %s", verb, strerror(error));
 	explain_event(session, event, STATUS_SUCCESS, "%s failed: %s", verb, strerror(error));
@@ -199,7 +199,7 @@ enum status explain_timeout(const struct options *options, struct failure *failu
 			   options->timeout_seconds);
 }
 
-void check_deadline(struct session *session)
+void enforce_deadline(struct session *session)
 {
 	const char *delay;
 	struct failure failure;

@@ -180,7 +180,7 @@ void feed_failure(struct session *session, enum event_type type, const struct fa
 #define session_fail(session, status, ...) explain_event(session, EVENT_FAILED, status, __VA_ARGS__)
 
 /* Feed the event of a post that `verb` refused with `error`, an errno value. */
-void refuse_post(struct session *session, enum event_type event, const char *verb, int error);
+void feed_refused_post(struct session *session, enum event_type event, const char *verb, int error);
 
 /* Return the number of outstanding requests in the send queue. */
 uint64_t outstanding_sends(const struct session *session);
@@ -213,7 +213,7 @@ void count_progress(struct session *session, enum debtor mover, int64_t time);
 void count_wire_progress(struct session *session);
 
 /* If the deadline of the wait has passed, end the session or give up. */
-void check_deadline(struct session *session);
+void enforce_deadline(struct session *session);
 
 /* Describe in `failure` that --timeout has expired. Any thread. */
 enum status explain_timeout(const struct options *options, struct failure *failure);
