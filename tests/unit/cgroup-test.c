@@ -92,7 +92,7 @@ static uint64_t limit_of_cgroups(void)
 	return budget.total == NONE / 4 ? NONE : budget.total * 4;
 }
 
-TEST(smallest_limit_from_cgroup_to_root_is_used)
+TEST(smallest_memory_limit_from_the_cgroup_to_the_root_is_used)
 {
 	EACH_ROW (i, cases) {
 		uint64_t limit;
@@ -131,7 +131,7 @@ static void add_folder(void *list, const char *visited)
 	strcat(strcat(list, visited + strlen(folder)), " ");
 }
 
-TEST(folders_of_the_controller_are_visited_from_the_cgroup_to_the_root)
+TEST(folders_of_the_controller_and_of_version_2_are_visited_up_to_the_root)
 {
 	char list[256] = "";
 

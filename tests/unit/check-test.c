@@ -811,7 +811,7 @@ static const char *found_below(const char *rates, const char *direction)
 }
 
 /* clang-format off */
-TEST(a_slow_direction_is_measured_twice)
+TEST(rates_are_reported_and_a_slow_direction_is_measured_twice)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
@@ -881,7 +881,7 @@ TEST(a_failed_measurement_determines_the_status)
 /* clang-format on */
 
 /* The longer an exchange takes, the fewer READs are measured: 1000 at most, 10 at least. */
-TEST(latency_is_measured_with_reads_of_8_bytes)
+TEST(latency_is_measured_with_10_to_1000_reads_of_8_bytes)
 {
 	static const struct {
 		int64_t exchange;
@@ -923,7 +923,7 @@ static const char *slower(const char *rates)
 }
 
 /* clang-format off */
-TEST(failed_and_slow_sessions_are_reported_with_their_ports)
+TEST(each_simultaneous_session_is_reported_with_its_source_port_and_any_advice)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
@@ -1055,7 +1055,7 @@ TEST(counter_at_its_maximum_is_reported)
 static const char of_software[] = " -> one of: a rate limit or a full queue on the way *";
 
 /* The three sessions send 36 packets in each direction. */
-TEST(lost_packets_are_missing_on_one_side_and_retransmitted_by_the_other)
+TEST(gaps_and_retransmissions_of_both_sides_tell_lost_from_late_and_reordered_packets)
 {
 	const struct {
 		const char *counter, *other; /* both grow by `count` in the last session */
@@ -1115,7 +1115,7 @@ TEST(lost_packets_are_missing_on_one_side_and_retransmitted_by_the_other)
 	}
 }
 
-TEST(a_loss_is_excessive_above_one_packet_of_a_thousand)
+TEST(a_loss_of_two_packets_or_more_is_excessive_above_one_in_a_thousand)
 {
 	const struct peer_counts peer = { .retransmitted = 2 };
 	struct counters growth = { .any = true };
@@ -1143,7 +1143,7 @@ static struct turn takes(int64_t milliseconds, struct turn turn)
 }
 
 /* The three sessions send 36 packets in each direction. */
-TEST(last_line_reports_lost_packets)
+TEST(last_line_says_ready_or_not_ready_and_reports_lost_packets)
 {
 	const struct {
 		struct turn turns[6];
@@ -1336,7 +1336,7 @@ struct ibv_pd *ibv_alloc_pd(UNUSED struct ibv_context *context)
 }
 
 /* The next address does not inherit the errors counted before. */
-TEST(next_address_is_checked_from_the_beginning)
+TEST(next_address_is_checked_from_the_beginning_unless_an_rdma_server_has_answered)
 {
 	const struct turn turns[] = {
 		refused_silently(1), passes(1), passes(1024), absent(MTU + 1), { 0 },

@@ -89,7 +89,7 @@ static struct strbuf describe(struct answer answer, int ecn, unsigned int tos, b
 #define NOTHING   "the driver does not report PFC or ECN"
 #define LOSSLESS  "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN not known"
 
-TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
+TEST(pfc_and_ecn_are_described_with_the_highest_priority_of_the_dscp)
 {
 	static const struct {
 		size_t place, size; /* the changed member, SET() */
@@ -190,7 +190,7 @@ TEST(answer_with_an_impossible_length_before_the_table_is_rejected)
 }
 
 /* The entry of impossible length and all later ones are ignored. */
-TEST(entries_before_one_of_impossible_length_are_used)
+TEST(priorities_before_an_entry_of_impossible_length_are_used)
 {
 	static const uint16_t lengths[] = { 0, 3, 4096, UINT16_MAX };
 

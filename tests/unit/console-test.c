@@ -168,7 +168,7 @@ static void assert_reads(int reader, const char *expected)
 }
 
 /* The default stack has the size of RLIMIT_STACK, often 8 MiB. */
-TEST(threads_have_small_stacks)
+TEST(threads_of_the_console_have_small_stacks)
 {
 	start_on_pipes();
 	for (int i = 0; i < STREAMS; i++) {
@@ -436,7 +436,7 @@ TEST(closing_returns_the_number_of_unwritten_lines)
 	}
 }
 
-TEST(console_does_not_open_if_descriptors_run_out)
+TEST(console_that_runs_out_of_descriptors_does_not_open_and_closes_its_own)
 {
 	int before = count_descriptors(), result = EMFILE;
 	struct rlimit limit, low;

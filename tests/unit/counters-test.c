@@ -67,7 +67,7 @@ TEST(counters_are_read_from_each_of_three_folders)
  * If both counters exist, the driver's is used, unless its file has no number because the driver
  * could not read it.
  */
-TEST(drivers_counter_is_preferred_to_the_standard_one)
+TEST(drivers_counter_with_a_number_is_preferred_to_the_standard_one)
 {
 	static const struct {
 		const char *own, *required; /* text in hw_counters, counters; NULL: no file */
@@ -96,7 +96,7 @@ TEST(drivers_counter_is_preferred_to_the_standard_one)
 	}
 }
 
-TEST(growth_of_a_reset_counter_is_0)
+TEST(growth_is_the_difference_or_0_after_a_reset_or_without_counters)
 {
 	static const struct {
 		uint64_t before, after, growth;
@@ -133,7 +133,7 @@ TEST(sum_of_errors_excludes_congestion_counters)
 	assert_true(counters_errors(&growth) == (uint64_t)UINT32_MAX + 3);
 }
 
-TEST(gaps_naks_and_retransmissions_are_counted_apart)
+TEST(sequence_errors_are_summed_as_gaps_naks_and_retransmissions)
 {
 	static const struct {
 		const char *name;
@@ -193,7 +193,7 @@ TEST(discarded_frames_are_read_even_without_pause_frames)
 	}
 }
 
-TEST(long_description_of_growth_is_truncated)
+TEST(growth_is_listed_by_name_and_a_long_list_is_truncated)
 {
 	struct counters growth = { .any = true };
 	struct strbuf words = counters_describe(&growth);

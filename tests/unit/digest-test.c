@@ -39,7 +39,7 @@ TEST(pattern_depends_only_on_the_position_in_the_stream)
 	}
 }
 
-TEST(offset_of_the_first_different_byte_is_returned)
+TEST(offset_of_the_first_byte_that_differs_from_the_pattern_is_returned)
 {
 	uint8_t memory[SIZE];
 

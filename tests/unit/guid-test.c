@@ -37,7 +37,7 @@ TEST(no_device_is_found_in_a_missing_list)
 	assert_null(guid_find_for(NULL, NULL, (struct sockaddr *)&any));
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_int_equal(rmdir("rdma0"), 0);
 	assert_no_files_or_descriptors_are_left();

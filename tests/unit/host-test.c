@@ -411,7 +411,7 @@ TEST(process_far_from_the_adapter_is_reported)
 /* ---- Ports ---- */
 
 /* A card may have ports of different speed, or an Ethernet and an InfiniBand port. */
-TEST(ports_are_described_whatever_their_rate)
+TEST(ports_are_described_with_state_rate_interface_and_bond)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)", false,
@@ -445,7 +445,7 @@ TEST(only_devices_that_can_be_opened_are_examined)
 	EXAMINE(examples);
 }
 
-TEST(ethernet_port_without_an_address_in_this_namespace_is_not_judged)
+TEST(ethernet_port_without_an_address_in_this_namespace_has_neither_gids_nor_advice)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1" SLOW_PCIE "|@", false, "adapter mlx5_1: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x1 (", "->" },
@@ -480,7 +480,7 @@ TEST(interface_is_named_even_if_its_mtu_is_unreadable)
 #define NO_GID(index) GID(index, EMPTY, "")
 
 /* Over InfiniBand any GID works; iWARP connections use none. */
-TEST(routable_gid_of_roce_v2_is_preferred)
+TEST(routable_gid_of_roce_v2_is_preferred_and_its_absence_is_noted)
 {
 	static const struct example examples[] = {
 		{ GID("0", ROUTED, "RoCE v2") GID("1", IPV4, "RoCE v2") GID("2", IPV4, "IB/RoCE v1") NO_GID("3"), false, "NCCL_IB_GID_INDEX=1\n", NULL },
@@ -565,7 +565,7 @@ TEST(settings_of_pfc_are_those_of_the_lowest_interface)
 }
 
 /* An active port of RoCE in switchdev mode has no GIDs. */
-TEST(port_without_gids_is_recognized)
+TEST(active_port_without_gids_is_recognized)
 {
 	put_adapter("mlx5_0");
 	assert_false(host_port_lacks_gids(DEVICES "mlx5_0", 1));

@@ -9,7 +9,7 @@
 
 /* ---- Regions ---- */
 
-TEST(a_region_that_is_too_small_or_wraps_is_rejected)
+TEST(a_region_is_usable_if_it_has_an_address_is_long_enough_and_does_not_wrap)
 {
 	static const struct {
 		uint64_t address, length, needed;
@@ -108,7 +108,7 @@ TEST(an_incompatible_hello_is_refused)
 }
 
 /* No program of this version wants more than MAX_WANTED bytes. */
-TEST(a_hello_that_wants_too_much_counts_as_another_version)
+TEST(a_hello_that_wants_too_many_bytes_counts_as_another_version)
 {
 	const struct options options = { .role = ROLE_SERVER, .maximum_payload = 9 };
 	struct peer_hello peer = { HELLO_CURRENT,
@@ -180,7 +180,7 @@ TEST(repeating_a_payload_of_unknown_length_is_refused)
  * pipe more than once, or answers with other bytes than the client wants. A client that wants none
  * may store the server's pattern.
  */
-TEST(the_terms_have_the_requested_options_or_the_session_fails)
+TEST(negotiation_fails_if_the_peers_hello_breaks_the_request_a_limit_or_the_protocol)
 {
 	static const struct {
 		enum role role;

@@ -74,7 +74,7 @@ TEST(other_operations_than_read_and_write_are_rejected)
 }
 
 /* Figures are printed with several passes, a duration or --report. */
-TEST(one_pass_is_the_default_and_prints_figures_only_if_requested)
+TEST(one_pass_is_the_default_and_repetition_or_report_prints_figures)
 {
 	static const struct {
 		struct options options;
@@ -258,7 +258,7 @@ static void assert_given(const struct given *row, const char *option, const char
 	}
 }
 
-TEST(option_sets_only_its_own_fields)
+TEST(option_sets_only_its_own_field_and_only_in_its_own_program)
 {
 	for (const struct given *row = given; row < given + ENTRIES(given); row++) {
 		assert_given(row, row->name, row->argument, row->value);

@@ -424,7 +424,7 @@ static const char *temporary_name(void)
 /* ---- Files ---- */
 
 /* The folder is synced, too: otherwise a power failure could lose the name. */
-TEST(old_file_is_replaced_and_its_mode_is_kept)
+TEST(replaced_file_keeps_its_mode_and_its_folder_is_synced)
 {
 	char longest[NAME_MAX + 1] = { 0 };
 	int descriptor;
@@ -468,7 +468,7 @@ TEST(file_is_private_until_it_is_complete)
 }
 
 /* The folder's default ACL, not umask(2), determines the mode of a new file (acl(5)). */
-TEST(new_file_gets_the_mode_that_its_folder_gives)
+TEST(new_file_gets_the_mode_of_the_default_acl_of_its_folder)
 {
 	static const struct {
 		uint32_t version;
@@ -526,7 +526,7 @@ TEST(uncommitted_or_cancelled_output_changes_no_file)
  * it, or the ACL cannot be read. Any other failure leaves the old file in place. After the file has
  * its new name, only a failed sync of the folder is reported; the file is complete, so it stays.
  */
-TEST(file_is_stored_even_if_unsupported_calls_fail)
+TEST(file_is_stored_despite_harmless_failures_and_other_failures_tear_no_file)
 {
 	static const struct {
 		enum call call;
@@ -578,7 +578,7 @@ TEST(file_is_stored_even_if_unsupported_calls_fail)
 }
 
 /* The name is taken or becomes free during the transfer, or its folder is removed. */
-TEST(name_taken_during_the_transfer_is_replaced_or_rejected)
+TEST(name_that_changes_during_the_transfer_is_replaced_or_rejected)
 {
 	struct output *output = opened("new");
 
@@ -744,7 +744,7 @@ TEST(only_a_file_of_this_user_is_replaced)
  * may write to, follow only links of this user and of the folder's owner (fs.protected_symlinks in
  * proc(5)); unlike the kernel, apply this rule also if only the folder's group may write there.
  */
-TEST(symbolic_link_of_an_untrusted_user_in_a_shared_sticky_folder_is_rejected)
+TEST(symbolic_links_are_followed_except_those_of_untrusted_users)
 {
 	static const struct {
 		const char *name;
@@ -1215,7 +1215,7 @@ TEST(output_opened_by_another_process_is_written_to)
  * Opening a FIFO by its name waits for a reader; a pipe that is given as a descriptor fails at once
  * without one.
  */
-TEST(write_fails_after_the_reader_exits)
+TEST(write_to_a_pipe_fails_after_its_reader_exits)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), writer = open("fifo", O_WRONLY);
 	struct output *output = opened("fifo");
@@ -1254,7 +1254,7 @@ TEST(descriptor_of_a_file_is_written_in_place_and_synced)
  * The output is a log that a shell has opened with >>, by any of its names, even after the file has
  * been removed. The last name is relative to the folder of descriptors.
  */
-TEST(open_file_is_written_in_place)
+TEST(open_file_is_written_in_place_under_any_of_its_names)
 {
 	static const char *const names[] = { "/dev/fd/", "/proc/self/fd/", "link", "" };
 	char name[64], link[64], *here = getcwd(NULL, 0), found[1008] = { 0 };

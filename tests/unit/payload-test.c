@@ -549,7 +549,7 @@ static void look_for_file(UNUSED int signal_number)
 }
 
 /* Signals wait until the copy has lost its name, so that no signal can leave the file behind. */
-TEST(copy_uses_the_next_writable_folder_and_leaves_no_file)
+TEST(copy_of_a_pipe_uses_the_next_writable_folder_and_leaves_no_file)
 {
 	static const char *const folders[] = { ".", "/proc", "", NULL };
 	static const struct source source = { "-", .role = ROLE_SERVER };

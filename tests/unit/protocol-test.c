@@ -655,7 +655,7 @@ static void make_successors(const struct world *world)
 	}
 }
 
-TEST(the_rules_hold_for_any_events_in_any_order)
+TEST(the_rules_of_a_session_hold_for_any_events_in_any_order)
 {
 	for (int kind = 0; kind < 4; kind++) {
 		struct protocol beginning;

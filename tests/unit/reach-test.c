@@ -545,7 +545,7 @@ TEST(list_of_listeners_is_complete_or_ends_with_an_ellipsis)
 }
 
 /* A session needs a handle and 8 objects. */
-TEST(cgroup_is_a_cause_only_if_it_leaves_too_little)
+TEST(rdma_cgroup_is_a_cause_only_if_it_leaves_too_few_objects)
 {
 	static const struct {
 		const char *limit, *use, *limit_above, *use_above;

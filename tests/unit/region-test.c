@@ -92,7 +92,7 @@ static bool allow_locking(bool allowed)
 }
 
 /* If sysinfo(2) fails, the size of the machine's memory sets no limit. */
-TEST(the_budget_is_a_quarter_of_the_memory_and_has_the_lock_limit)
+TEST(the_budget_is_a_quarter_of_the_memory_and_obeys_the_locked_memory_limit)
 {
 	struct memory_budget budget;
 	struct rlimit before, limit;
@@ -152,7 +152,7 @@ TEST(the_budget_is_a_quarter_of_a_smaller_cgroup_limit)
  * In a user namespace a process has every capability, but the kernel exempts only a process with
  * CAP_IPC_LOCK in the initial namespace.
  */
-TEST(the_lock_limit_applies_in_a_user_namespace)
+TEST(the_locked_memory_limit_applies_in_a_user_namespace)
 {
 	struct rlimit limit = { 4096, 0 }, before;
 	int status;
@@ -336,7 +336,7 @@ static uint64_t outgoing_ring(uint64_t length)
 
 /* ---- Rings ---- */
 
-TEST(a_ring_has_the_length_of_its_stream_and_at_most_8_mib)
+TEST(a_ring_has_the_length_of_one_pass_and_at_most_8_mib)
 {
 	struct stream_plan passes = plan_of(1000, 5), none = { .length = 1000, .passes = 1 };
 
@@ -356,7 +356,7 @@ TEST(a_ring_has_the_length_of_its_stream_and_at_most_8_mib)
 	assert_null(incoming.memory);
 }
 
-TEST(cgroups_are_read_once_a_session_needs_more_than_a_page_or_is_not_alone)
+TEST(cgroups_are_read_only_if_a_session_needs_more_than_a_page_or_is_not_alone)
 {
 	static const struct {
 		unsigned int sessions;
@@ -495,7 +495,7 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 }
 
 /* siw applies the limit to every process. If the kernel does not, the limit refuses no region. */
-TEST(a_ring_has_its_share_of_a_limit_that_the_driver_applies)
+TEST(a_ring_has_its_share_of_the_locked_memory_limit_if_the_driver_applies_it)
 {
 	struct rlimit before, limit;
 
@@ -567,7 +567,7 @@ TEST(a_server_with_200_mib_has_memory_for_64_sessions_both_ways)
 }
 
 /* Pages of 64 KiB, as on some machines with arm64 or ppc64, need a reserve 16 times as large. */
-TEST(the_reserve_for_64_sessions_has_pages_of_this_machine)
+TEST(the_reserve_for_64_sessions_counts_pages_of_this_machines_size)
 {
 	large_page = 64 << 10;
 	options.role = ROLE_SERVER;

@@ -314,7 +314,7 @@ static void assert_object(const char *kind, const char *rest, const char *error)
 	assert_string_equal(session.printed[STREAM_ERROR], error);
 }
 
-TEST(standard_output_with_other_data_gets_no_status_lines)
+TEST(status_lines_and_traces_go_to_the_stream_that_the_options_select)
 {
 	static const struct {
 		struct options options;
@@ -439,7 +439,7 @@ static void set_all_measurements(void)
 }
 
 /* clang-format off */
-TEST(figures_are_printed_only_for_an_established_session)
+TEST(figures_are_printed_only_if_requested_and_if_the_session_was_established)
 {
 	struct connection *connection = &session.connection;
 

@@ -19,7 +19,7 @@ TEST(a_wr_id_keeps_kind_and_detail)
 	}
 }
 
-TEST(a_work_request_has_a_name)
+TEST(each_kind_of_work_request_has_its_name)
 {
 	assert_string_equal(wr_name(make_wr_id(WR_RECEIVE, 3), OPERATION_READ), "receive");
 	assert_string_equal(wr_name(make_wr_id(WR_MESSAGE, MSG_DONE), OPERATION_READ), "MSG_DONE");
@@ -28,7 +28,7 @@ TEST(a_work_request_has_a_name)
 	assert_string_equal(wr_name(make_wr_id(WR_KEEPALIVE, 0), OPERATION_READ), "keepalive");
 }
 
-TEST(each_failed_completion_has_its_status)
+TEST(each_failed_completion_has_its_status_or_shows_a_lost_connection)
 {
 	static const struct {
 		enum ibv_wc_status status;
@@ -85,7 +85,7 @@ static void assert_request(const struct ibv_send_wr *request, uint64_t number, u
 	assert_int_equal(request->send_flags, flags);
 }
 
-TEST(a_list_has_the_requests_of_its_runs)
+TEST(a_batch_has_the_requests_of_its_runs)
 {
 	/* requests 7 to 9 side by side from offset 100, and 10 and 11 both at offset 0 */
 	static const struct transfer_run first = { .number = 7,

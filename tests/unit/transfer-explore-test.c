@@ -861,7 +861,7 @@ TEST(passes_arrive_in_every_order_of_events)
 }
 
 /* Vary the depth, the requests per completion, and the share of a ring that is reported at once. */
-TEST(streams_arrive_with_other_depths_and_report_thresholds)
+TEST(streams_arrive_with_various_depths_and_report_thresholds)
 {
 	static const uint8_t depths[] = { 1, 3, 8 };
 

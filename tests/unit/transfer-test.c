@@ -368,7 +368,7 @@ static void nothing_owed(void)
 
 /* clang-format off */
 
-TEST(progress_is_reported_when_it_is_large_or_old)
+TEST(progress_is_reported_when_it_is_large_or_old_as_far_as_credits_allow)
 {
 	tell("a source that fits into the ring needs no window before MSG_DONE", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	fills_all(); at(100); posts_all(); operated(true); at(249); silent(); done(8 * MIB); at(10000); silent();
@@ -552,7 +552,7 @@ TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 	done((uint64_t)3 << 39);
 }
 
-TEST(one_completion_is_requested_per_interval)
+TEST(requests_share_a_completion_if_they_are_many_and_small)
 {
 	static const struct {
 		unsigned int interval, depth;
@@ -579,7 +579,7 @@ TEST(one_completion_is_requested_per_interval)
  * Each row: the expected size of a request and number of requests in flight; then the bytes of the
  * peer's ring, and the device's limit for a request.
  */
-TEST(request_size_is_limited_by_ring_and_device)
+TEST(size_and_number_of_requests_are_limited_by_ring_and_device)
 {
 	static const struct {
 		uint64_t bytes, outstanding, ring, device;
@@ -614,7 +614,7 @@ static void ends_with_its_pass(void)
 	is(it.side.operation.posted, 50100000); done(100000);
 }
 
-TEST(passes_end_at_the_planned_position)
+TEST(timed_and_counted_passes_end_whole_and_a_pipe_ends_after_its_bytes)
 {
 	tell_of("passes that fit into the ring are filled once and posted many times",
 		(struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });

@@ -107,7 +107,7 @@ TEST(each_message_type_has_only_its_fields_at_the_documented_offsets)
 	}
 }
 
-TEST(any_byte_of_the_end_field_marks_the_end)
+TEST(any_nonzero_byte_of_the_end_field_marks_the_end)
 {
 	uint8_t wire[MESSAGE_SIZE] = { MSG_WINDOW };
 	struct message message;
@@ -280,7 +280,7 @@ TEST(a_peer_without_the_magic_has_no_hello)
  * A hello begins with the magic. The fields after the version are decoded only if the hello is
  * complete and of this version.
  */
-TEST(a_short_hello_counts_as_another_version)
+TEST(only_the_version_is_decoded_from_a_short_hello_or_one_of_another_version)
 {
 	uint8_t wire[HELLO_SIZE];
 
