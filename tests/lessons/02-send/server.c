@@ -94,7 +94,7 @@ static void pong(void)
 	outgoing = incoming;
 	printf("ping %u\n", ntohl(incoming));
 
-	post_receive(); /* step 6: before the answer, after which the client sends again */
+	post_receive(); /* step 6: before the answer, because the client then sends again */
 	check(rdma_post_send(id, NULL, &outgoing, sizeof(outgoing), outgoing_mr, IBV_SEND_SIGNALED),
 	      "post a send");
 	printf("pong %u\n", ntohl(outgoing));

@@ -142,7 +142,7 @@ static void prepare(void)
 	pd = ibv_alloc_pd(id->verbs);
 	check(pd ? 0 : -1, "allocate a protection domain");
 
-	/* A memory region (MR) is memory that the adapter may use, with permitted accesses. */
+	/* A memory region (MR) is memory that the adapter may use, with the permitted accesses. */
 	messages_mr = ibv_reg_mr(pd, messages, sizeof(messages), IBV_ACCESS_LOCAL_WRITE);
 	outgoing_mr = ibv_reg_mr(pd, outgoing, SIZE, IBV_ACCESS_REMOTE_READ);
 	/* over iWARP the peer's adapter answers a READ with a WRITE into `incoming` */
@@ -283,8 +283,8 @@ int main(int argc, char **argv)
 
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). If the peer disconnects as soon as it has
- * MSG_DONE, its SEND may complete with an error, although the message has arrived. Return true for
- * this error.
+ * MSG_DONE, this side's SEND may complete with an error. Return true for this error, because the
+ * message has arrived.
  */
 static bool forgive_soft_iwarp(const struct ibv_wc *wc)
 {

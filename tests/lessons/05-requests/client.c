@@ -71,8 +71,9 @@ static void prepare(const char *address, const char *port)
 	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
+	/* iWARP answers a READ with a WRITE into `local` */
 	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
-		access |= IBV_ACCESS_REMOTE_WRITE; /* iWARP answers a READ with a WRITE */
+		access |= IBV_ACCESS_REMOTE_WRITE;
 	mr = ibv_reg_mr(id->pd, &local, sizeof(local), access);
 	check(mr ? 0 : -1, "register memory");
 	piece = (struct ibv_sge){ (uintptr_t)&local, sizeof(local), mr->lkey };
@@ -107,8 +108,8 @@ static struct ibv_send_wr request_for(enum ibv_wr_opcode opcode)
 }
 
 /*
- * Post a list, await one completion, print `local`. If the device refuses immediate data, only
- * print that.
+ * Post a list, await one completion, print `local`. If the device refuses immediate data, print
+ * this instead.
  */
 static void perform(const char *name, struct ibv_send_wr *list)
 {

@@ -102,7 +102,7 @@ static void accept_client(void)
 /*
  * Step 5. Over InfiniBand and RoCE v1 the header is a global route header (GRH). Over RoCE v2 it is
  * an IPv6 header, which has the addresses in the same place, or an IPv4 header in the last 20
- * bytes. It can be absent within an InfiniBand subnet. Then only the sender's LID is known.
+ * bytes. Within an InfiniBand subnet the header can be absent. Then only the sender's LID is known.
  */
 static void print_sender(const struct ibv_wc *wc)
 {

@@ -183,7 +183,7 @@ static void become_ready_to_receive(void)
 		.ah_attr = { .is_global = 1,
 			     .grh = { .dgid = peer.gid, .sgid_index = GID_INDEX, .hop_limit = 64 },
 			     .port_num = PORT },
-		/* both sides need the same; it fits into Ethernet's 1500 bytes */
+		/* the same on both sides; 1024 bytes fit into an Ethernet frame */
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = be32toh(peer.qpn), /* drop packets of other queue pairs */
 		.rq_psn = be32toh(peer.psn),      /* the number of the first packet */
@@ -254,7 +254,7 @@ static void receive_rounds(void)
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
 	int received = 0, flushed = 0;
 
-	for (int quiet = 0; received < ROUNDS && quiet < 1000; quiet++) /* ms */
+	for (int quiet = 0; received < ROUNDS && quiet < 1000; quiet++) /* ms without a message */
 		if (take_completion() == IBV_WC_SUCCESS)
 			received++, quiet = 0;
 	move(&attributes, 0, "move the queue pair to ERR");

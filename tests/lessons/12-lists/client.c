@@ -68,8 +68,9 @@ static void connect_to(const char *address, const char *port)
 	/* id->verbs is NULL if the node GUID of the device is 0 */
 	check(id->verbs ? 0 : ENODEV, "find the device of the connection");
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
+	/* iWARP answers a READ with a WRITE into `memory` */
 	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
-		access |= IBV_ACCESS_REMOTE_WRITE; /* iWARP answers a READ with a WRITE */
+		access |= IBV_ACCESS_REMOTE_WRITE;
 	mr = ibv_reg_mr(id->pd, &memory, sizeof(memory), access);
 	check(mr ? 0 : -1, "register memory");
 

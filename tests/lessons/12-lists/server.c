@@ -69,7 +69,7 @@ static void create_completion_queue(void)
 {
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
 	check(channel ? 0 : -1, "create a completion channel");
-	cq = ibv_create_cq(id->verbs, 1, NULL, channel, 0); /* too small */
+	cq = ibv_create_cq(id->verbs, 1, NULL, channel, 0); /* too small on purpose */
 	check(cq ? 0 : -1, "create a completion queue");
 
 	if (ibv_resize_cq(cq, MESSAGES)) { /* step 3 */
