@@ -463,7 +463,7 @@ without_router() {
 }
 
 # bats test_tags=roce,slow
-@test "C1: packets of one class are dropped" {
+@test "C1: packets with one type of service are dropped" {
 	repair=restore_rules
 	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 tos 0x10 blackhole
 	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 tos 0x10 blackhole
@@ -527,7 +527,7 @@ remove_other_device() {
 }
 
 # The other device is on a bridge. librdmacm does not find it.
-@test "a device with node GUID 0 beside the device of the route changes nothing" {
+@test "--check names a device with node GUID 0 beside the device of the route, and sessions work all the same" {
 	local as="env LD_PRELOAD=$top/build/preload/unfound.so UNFOUND=99 UNFOUND_ADDRESS=198.51.100.1"
 	modules b bridge
 	repair=remove_other_device
@@ -590,7 +590,7 @@ end_namespace() {
 
 # Soft-RoCE of older kernels serves the first network namespace alone, and sends nothing from another one.
 # bats test_tags=roce,slow
-@test "L4, or B1 if the kernel's Soft-RoCE serves each namespace: a device is in another network namespace" {
+@test "L4, or B1 if the kernel's Soft-RoCE serves each namespace: --check and its device are in another network namespace" {
 	local as
 	begin_namespace
 	# shellcheck disable=SC2086 # a word for each argument
@@ -634,7 +634,7 @@ end_namespace() {
 }
 
 # bats test_tags=slow
-@test "L3: the rdma cgroup allows too little" {
+@test "L3: the rdma cgroup allows too few objects of the device" {
 	# shellcheck disable=SC2016 # expanded on the host
 	on b unshare --mount sh -c 'mount -t cgroup2 none /sys/fs/cgroup || exit
 		echo +rdma >/sys/fs/cgroup/cgroup.subtree_control || exit

@@ -82,7 +82,7 @@ without_device() {
 	lab run b ip link set lo up
 }
 
-@test "--check succeeds if one of two devices is usable; a device whose interface is in another namespace is not" {
+@test "--check succeeds if one of two devices is usable, and fails if the interface is in another namespace or has only link-local GIDs" {
 	repair=without_device
 	lab run b ip link set lo down
 	lab run b rdma link add aaa0 type "$LAB_TRANSPORT" netdev lo
@@ -362,7 +362,7 @@ set_mtu() {
 }
 
 # The locked-memory limit does not apply to root, except with siw of older kernels.
-@test "--check reports how much memory may be locked" {
+@test "--check reports how much memory may be locked, and exits with 1 if that is too little for a session" {
 	local binds="8192 KiB may be locked: .*"
 	case $LAB_TRANSPORT in
 	siw) binds="($binds|may be locked without limit)" ;;

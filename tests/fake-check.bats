@@ -5,7 +5,7 @@
 
 load fake
 
-@test "--check: address resolution that fails is repeated until --timeout" {
+@test "--check: address resolution that times out is repeated until --timeout" {
 	outcomes <<-END
 	check -t 5 192.0.2.1	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
 	check -t 5 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	> route       not resolved: Connection timed out
@@ -160,7 +160,7 @@ found() {
 }
 
 # The smallest session needs three pages: one for messages, one for each ring.
-@test "--check and a session report a limit that prevents registering memory, and exit with 1" {
+@test "--check and a session report a locked-memory limit that prevents registering memory, and exit with 1" {
 	local needs="memory      cannot register the 12 KiB that a session needs: Cannot allocate memory"
 	local advice="  -> raise the locked-memory limit ('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit,*"
 	outcomes check 192.0.2.1 <<-END
@@ -181,7 +181,7 @@ found() {
 
 # The kernel reports EPERM for a limit of 0, ENOMEM for a larger limit and for missing memory; the rdma cgroup returns
 # EAGAIN.
-@test "the locked-memory limit is the cause of a failure only if it is exceeded and applies to this process" {
+@test "a failure names the locked-memory limit as the cause if it is exceeded and applies, and as a possible cause if the driver may count it" {
 	local bytes="cannot register 2496 bytes of memory" cgroup="Resource temporarily unavailable; either the rdma cgroup of this process"
 	local short="Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter"
 	local charged="$short, or the driver counts registered memory and queues against the locked-memory limit of"

@@ -347,7 +347,7 @@ node_guid() {
 }
 
 # Over RoCE the client's --tos applies to both sides; over iWARP the programs do not know the value.
-@test "over RoCE the client's --tos applies to both sides, and --json reports it; a failure is reported" {
+@test "over RoCE the client's --tos applies to both sides, and --json reports it; a failure to set it is reported" {
 	outcomes <<-END
 	client -J --tos 104	0	read	disconnected.	> "tos": 104,
 	client -J	0	read	disconnected.	> "tos": 0,

@@ -327,7 +327,7 @@ exit_status_of() {
 }
 
 # bats test_tags=slow
-@test "valgrind finds no error" {
+@test "valgrind finds no error in a client, and in a server of two clients" {
 	use none
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
 	local memcheck=(valgrind -q --error-exitcode=98 --leak-check=full)

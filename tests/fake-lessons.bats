@@ -22,7 +22,7 @@ load fake
 	END
 }
 
-@test "a lesson fails if its output is lost" {
+@test "lessons 3 and 4 fail if their output is lost" {
 	local role
 	for role in write-client write-server read-client read-server; do
 		launcher=(sh -c '"$@" >/dev/full' -)
@@ -32,7 +32,7 @@ load fake
 }
 
 # bats test_tags=slow
-@test "each failing call of a lesson is reported" {
+@test "each failing call of lessons 3 and 4 is reported" {
 	local role
 	for role in write-client write-server read-client read-server; do # a failed lesson exits: the kernel releases its objects
 		faults "$role" ""
@@ -43,7 +43,7 @@ load fake
 
 # A failure ends the lesson with status 1, SIGALRM after 30 s with 142. The kernel releases its objects.
 # bats test_tags=slow
-@test "a lesson ends with the reason, or after 30 s, if a message, an event or a completion fails or is missing" {
+@test "lessons 3 and 4 end with the reason, or after 30 s, if a message, an event or a completion fails or is missing" {
 	local lesson
 	for lesson in write read; do
 		sed "s/\t1\t/&abandons until:30000 /; s/\t142\t/&abandons from:30000 until:30000 /; s/^lesson/$lesson/" <<-END | outcomes

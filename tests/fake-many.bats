@@ -157,7 +157,7 @@ load fake
 }
 
 # bats test_tags=slow
-@test "ThreadSanitizer finds no data race" {
+@test "ThreadSanitizer finds no data race in a client, in a server of two clients and in --check with --connections" {
 	use thread
 	local script i
 	happy_path

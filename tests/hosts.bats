@@ -59,7 +59,7 @@ make_host() {
 	PATH=$BATS_TEST_TMPDIR/bin:$PATH
 }
 
-@test "record prints one substitute for one value, also inside GIDs, and no address of the host" {
+@test "tests/hosts/record prints one substitute for one value, also inside GIDs, and no address of the host" {
 	make_host
 	run -0 --separate-stderr "$BATS_TEST_DIRNAME/hosts/record" "$root"
 	[ -z "$stderr" ]
@@ -122,7 +122,7 @@ make_host() {
 	END
 }
 
-@test "the program examines a host that record has printed" {
+@test "hosts-test checks a host that tests/hosts/record has printed" {
 	make_host
 	"$BATS_TEST_DIRNAME/hosts/record" "$root" >"$BATS_TEST_TMPDIR/new.host"
 	printf '%s\n' 'check 192.0.2.77' $'\tstatus 0' $'\taddress resolved: source 192.0.2.*' >>"$BATS_TEST_TMPDIR/new.host"

@@ -165,7 +165,7 @@ compiled() {
 
 # Each kind of objects has one that does not include a changed header. The compiler of the fuzzers is clang, which "make
 # check" does not need.
-@test "a changed header compiles the files that include it, in each build, and no others" {
+@test "after a header has changed, make compiles the files that include it, in each build, and no others" {
 	local fake=tests/fake-verbs/fake-verbs.mk plain=build/plain/tests none=build/fake-verbs/none
 	local rest=(build/{asan,tsan,fuzz}/rdma-common/{digest,clock}.o "$plain"/{unit/{digest,wire}-test,peer/peer}.o)
 	local faked=("$none"/{rdma-common/{digest,clock},fake/{scripted-peer,wire}}.o)

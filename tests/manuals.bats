@@ -82,7 +82,7 @@ print(*{key for kind in ("pairs", "host", "path", "verdict") for key in keys(kin
 		"$(keys_of rdma-pairs.1)"
 }
 
-@test "--json prints only keys that the pages list" {
+@test "rdma-client --json prints only keys that its page lists" {
 	local arguments
 	for arguments in "write" "--check"; do
 		run -3 --separate-stderr ./rdma-client --json -t 1 $arguments 192.0.2.1 1
@@ -92,7 +92,7 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	done
 }
 
-@test "both pages say what happens to an empty payload, and to the holes of a sparse file" {
+@test "the pages of both programs say what happens to an empty payload, and to the holes of a sparse file" {
 	local program text
 	for program in rdma-client rdma-server; do
 		text=$(section DATA "$program.1" | tr '\n' ' ')

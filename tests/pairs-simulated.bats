@@ -135,7 +135,7 @@ start_pairs() {
 	done
 }
 
-@test "the hosts end when rdma-pairs is killed" {
+@test "the servers of all hosts end when rdma-pairs is killed" {
 	start_pairs --duration 60 $(hosts 3)
 	kill -s KILL "$client"
 	await ended
@@ -151,7 +151,7 @@ start_pairs() {
 	grep '^bad host h2: ' client.err
 }
 
-@test "no folder is needed for files, and the command for a host inherits no descriptor of rdma-pairs" {
+@test "rdma-pairs needs no folder for files, and the command for a host inherits none of its descriptors" {
 	local command=$BATS_TEST_TMPDIR/lists
 	printf '%s\n' '#!/bin/sh' 'ls -l /proc/self/fd >"$SIMULATED_STATE/fds.$1"' "exec $programs/on \"\$@\"" >"$command"
 	chmod +x "$command"
@@ -182,7 +182,7 @@ start_pairs() {
 	END
 }
 
-@test "a line that a host may not send is ignored" {
+@test "a line that a host may not send is ignored, and an impossible result counts as a failed path" {
 	python3 -B - "$top/rdma-common/pairs" <<-'END'
 		import sys
 		sys.path.insert(0, sys.argv[1])
@@ -247,7 +247,7 @@ start_pairs() {
 	END
 }
 
-@test "the progress is one line on a terminal" {
+@test "the progress is one line on a terminal, and none with NO_COLOR" {
 	script -qec "$top/rdma-common/pairs/rdma-pairs --on $programs/on --duration 1 h1 h2 h3" terminal </dev/null >/dev/null 3>&-
 	grep -aE $'\rround 2 of 3, 0 failed, 0 slow, [0-9]+ s left\033\\[K' terminal
 	grep -aq $'\r\033\\[Krail 1, Gbit/s' terminal
@@ -302,7 +302,7 @@ refused() {
 	[ "$stderr" = "rdma-pairs: $1"$'\n'"Try 'rdma-pairs --help'." ] || { echo "not: $1" && return 1; }
 }
 
-@test "wrong command lines are refused" {
+@test "rdma-pairs refuses wrong command lines, with the reason" {
 	local value twice
 	refused "give at least two hosts, and at most 65535: rdma-pairs HOST HOST..." a
 	refused "option --bogus not recognized" --bogus a b
@@ -326,7 +326,7 @@ refused() {
 	refused "--summarize takes one file, or an older and a newer one" --summarize
 }
 
-@test "the hosts of a file are measured, for as many seconds as --duration 1s says" {
+@test "the hosts of a file are measured, --duration takes 1s, and a missing file is reported" {
 	printf '%s\n' '# the cluster' 'h1 h2=h2' '' ' h3 # spare' >file
 	pairs --duration 1s --hosts file
 	[ "$status" -eq 0 ]

@@ -229,7 +229,7 @@ store() {
 	lab run b rm -r /run/shared
 }
 
-@test "if the server cannot open --output in the middle of a transfer, both sides report it, and -1 counts the session" {
+@test "if a one-off server cannot open --output in the middle of a transfer, both sides report it, and the server ends" {
 	start_server -1 -o /run/none/file write
 	client --one-way -s 20M write 192.0.2.1 "$port"
 	expect 4 "the peer gave up"
