@@ -154,7 +154,7 @@ node_guid() {
 
 # If librdmacm's own work for an event fails, the status is -1, and errno is the reason. One failure of a connection has
 # the reason as its positive status.
-@test "events with status -1 give the right exit status and reason, with and without errno" {
+@test "error events of librdmacm with status -1 give the right exit status and reason, with and without errno" {
 	local device="the address was resolved to an RDMA device, but librdmacm cannot use this device"
 	local connect="the server accepted, but this host cannot set up the connection"
 	outcomes <<-END

@@ -93,7 +93,7 @@ found() {
 	[ "$(tail -n 1 <<<"$output")" = "bad path h2 to h1, rail 1, measured twice: slow: 62.7 Gbit/s, 63 % of --min-rate" ]
 }
 
-@test "no result is exit status 125: no host answers, a full disk, a signal" {
+@test "no result is exit status 125: no host answers, or standard output is full" {
 	SIMULATED="fails:h1 fails:h2 hangs:h3"
 	pairs $(hosts 3)
 	[ "$status" -eq 125 ]

@@ -207,7 +207,7 @@ TEST(priorities_before_an_entry_of_impossible_length_are_used)
 }
 
 /* The padding of the last entry would lie beyond the answer. */
-TEST(last_entry_may_have_an_odd_length)
+TEST(last_priority_entry_may_have_an_odd_length)
 {
 	struct answer answer = make_answer();
 

@@ -586,7 +586,7 @@ TEST(active_port_without_gids_is_recognized)
 
 /* ---- Long texts ---- */
 
-TEST(long_texts_are_shown_and_no_descriptor_stays_open)
+TEST(long_texts_in_sysfs_are_shown_and_no_descriptor_stays_open)
 {
 	char lengthy[3000];
 	int before = count_descriptors();

@@ -174,7 +174,7 @@ TEST(added_attribute_has_all_bytes)
 	nlmsg_free(request);
 }
 
-TEST(missing_request_is_not_sent)
+TEST(null_request_is_accepted_and_not_sent)
 {
 	int count = 0;
 

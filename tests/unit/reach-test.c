@@ -306,7 +306,7 @@ static const char *const udp_answers[] = {
 	"udp_roce=EPERM udp_other=EPERM",
 };
 
-TEST(an_answer_of_the_other_side_clears_this_host)
+TEST(an_answer_of_the_other_side_selects_no_rule_about_this_host)
 {
 	for (size_t i = 0; i < ENTRIES(healthy) * ENTRIES(answers) * ENTRIES(udp_answers); i++) {
 		const char *host = healthy[i % ENTRIES(healthy)];
@@ -328,7 +328,7 @@ TEST(an_answer_of_the_other_side_clears_this_host)
 	}
 }
 
-TEST(silence_of_the_other_side_does_not_accuse_a_healthy_host)
+TEST(silence_of_the_other_side_selects_no_rule_about_a_healthy_host)
 {
 	const size_t count = ENTRIES(healthy) - SUSPECTS;
 
