@@ -207,7 +207,7 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 static bool can_send(const struct path *path)
 {
 	return path->iwarp || path->infiniband || path->roce_v1 || !path->is_software ||
-	       evidence_can_send(path->evidence, &path->flow);
+	       evidence_try_send(path->evidence, &path->flow);
 }
 
 static bool refuse_source(struct path *path, const char *reason, const char *advice)

@@ -720,7 +720,7 @@ static void try_udp_port(struct evidence *evidence, enum fact fact, uint16_t por
 	evidence_set_error(evidence, fact, error);
 }
 
-bool evidence_can_send(struct evidence *evidence, const struct flow *flow)
+bool evidence_try_send(struct evidence *evidence, const struct flow *flow)
 {
 	try_udp_port(evidence, FACT_send_error, ROCE_PORT, flow, 0);
 	return !is_known(evidence, FACT_send_error);

@@ -3,7 +3,7 @@
  * Facts about this host, and about the path to an address, that show why no connection is
  * established. They need no privilege. The text of an unknown fact is empty.
  *
- * Threads: the main thread. Only evidence_can_send() and evidence_try_udp() send packets.
+ * Threads: the main thread. Only evidence_try_send() and evidence_try_udp() send packets.
  */
 #ifndef RDMA_COMMON_EVIDENCE_H
 #define RDMA_COMMON_EVIDENCE_H
@@ -123,7 +123,7 @@ struct flow {
  * fact send_error and return false: the kernel would also drop a connect request, and the call that
  * withdraws the request would never return.
  */
-bool evidence_can_send(struct evidence *evidence, const struct flow *flow);
+bool evidence_try_send(struct evidence *evidence, const struct flow *flow);
 
 /*
  * Find facts about this host and, if flow->address is set, about the route. `view` has this host's
