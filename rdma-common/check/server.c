@@ -14,7 +14,7 @@
 
 /* RDMA MTU, in bytes, for an Ethernet MTU of 1500 bytes, the most common limit of a path */
 #define USUAL_MTU 1024
-/* Pause, in ms, before another request to a busy server (may_accept_soon()). */
+/* Pause, in ms, before the next request to a busy server (may_accept_soon()). */
 #define BUSY_MILLISECONDS 100
 /*
  * A direction is slow if the other one is this many times as fast in two measurements: on emulated
@@ -29,17 +29,17 @@
 #define MAX_READS 1000
 #define MIN_READS 10
 /*
- * Packets of a session in each direction, without those of its operations. Soft-RoCE sends about
- * this number.
+ * Packets of a session in each direction, as Soft-RoCE sends them, without those of its operations.
+ * The number is approximate.
  */
 #define SESSION_PACKETS 12
 /*
- * Limits on a path that loses packets, where sessions wait for retransmission timers. Both count
- * from the first session's start, without rate measurements:
+ * Limits on a path that loses or delays packets, where sessions wait for retransmission timers. The
+ * time counts from the first session's start, without rate measurements:
  *
- *   LOSSY_MILLISECONDS: no session begins later. If packets are late, a transfer is interrupted,
- *                       and rule_out_loss() decides.
- *   STOP_MILLISECONDS:  a running session is interrupted.
+ *   LOSSY_MILLISECONDS: No session begins later. A delayed transfer is interrupted, and
+ *                       rule_out_loss() decides if another one may run.
+ *   STOP_MILLISECONDS:  After excessive loss, a running session is interrupted.
  */
 #define LOSSY_MILLISECONDS 10000
 #define STOP_MILLISECONDS  15000
@@ -58,7 +58,7 @@ static void count_packets(struct probe *probe, const struct connection *connecti
 	probe->packets_to_client += SESSION_PACKETS + (writes ? peers : ours);
 }
 
-/* Return the result of a direction. A completed operation shows only delivery by the adapters. */
+/* Return the result of a direction. A completed operation shows only that the bytes arrived. */
 static enum direction_result classify_direction(bool verified, bool completed)
 {
 	if (verified)
@@ -77,7 +77,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 	bool accepted = protocol->remote == REMOTE_VERDICT &&
 			protocol->peer_verdict.status == STATUS_SUCCESS;
 	bool peer_completed = protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT;
-	/* over iWARP a completion does not show that the bytes arrived; the verdict does */
+	/* over iWARP only the server's verdict shows that the bytes arrived, not a completion */
 	int64_t elapsed = MAX(session->verdict_time - session->measurement.started, 1);
 	double scale = 8e9 / (double)elapsed;
 
@@ -103,7 +103,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 	if (!probe->before.any)
 		probe->before = setup->before;
 	counters_keep_latest(&probe->after, &connection->after);
-	/* each simultaneous session reports the errors of all of them: take the maximum */
+	/* the server's port counts the errors of all simultaneous sessions: take the maximum */
 	if (probe->outcome_count == 1 || !probe->advertised.counted ||
 	    verdict->errors > probe->advertised.errors)
 		probe->advertised = (struct peer_counts){
@@ -129,7 +129,7 @@ static bool is_silence(enum status status)
 	return status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST;
 }
 
-/* Report the server's hello, and an MTU smaller than this host's. */
+/* Report the server's hello. Give advice if its port has a smaller MTU than this host's. */
 static void report_server(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
@@ -215,7 +215,7 @@ static bool report_no_connection(struct probe *probe)
 	bool left = outcome->end.status == STATUS_REFUSED || is_silence(outcome->end.status);
 	const char *cause = outcome->end.cause;
 
-	/* the step reach will have better advice */
+	/* the finding of step "reach" has better advice */
 	strbuf_addf(&probe->findings->found, "%s: session of %" PRIu64 " byte%s: %.*s",
 		    outcome->peer, probe->size, plural(probe->size),
 		    probe_is_unreached(probe) ? plain_length(cause) : CAUSE_SIZE, cause);
@@ -228,7 +228,7 @@ static bool report_no_connection(struct probe *probe)
 	return false;
 }
 
-/* Replace the advice at the end of the failure's cause by what the sessions have shown. */
+/* Replace the advice at the end of probe->failure by what the sessions have shown. */
 static void add_cause(struct probe *probe, const char *shown)
 {
 	struct failure before = probe->failure;
@@ -237,7 +237,7 @@ static void add_cause(struct probe *probe, const char *shown)
 		    before.cause, shown);
 }
 
-/* Name the cause if a size fails twice, and a smaller one passes twice. */
+/* Name the cause of a failure: one size has failed twice, and a smaller one has passed twice. */
 static void name_cause(struct probe *probe)
 {
 	struct strbuf *advice = &probe->findings->advice, cause = { 0 };
@@ -300,9 +300,10 @@ static void report_transfer(struct probe *probe)
 /* ---- Sessions ---- */
 
 /*
- * Return true if the server, which has rejected a session, may accept one soon: it ends the
- * previous session, and releases its memory, a little later than the client. Over iWARP the reset
- * of the connection may overtake the reason.
+ * Return true if the server has rejected the session, and may accept one soon. It may be busy with
+ * other sessions. It ends the previous session, and releases its memory, a little later than the
+ * client. Over iWARP a rejection without a reason may be one of these: the reset of the connection
+ * may overtake the reason.
  */
 static bool may_accept_soon(const struct probe *probe)
 {
@@ -315,13 +316,13 @@ static bool may_accept_soon(const struct probe *probe)
 	return (early && probe->verified > 0) || refusal_of(server) == REFUSAL_SESSIONS;
 }
 
-/* Return true if the next session tests a size, and measures nothing. */
+/* Return true if the next session only transfers a size. */
 static bool is_transfer(const struct probe *probe)
 {
 	return !strcmp(probe->step, "transfer");
 }
 
-/* Return true if a session failed, other than by its rate. */
+/* Return true if a session failed. A low rate does not count. */
 static bool has_failed(const struct probe *probe)
 {
 	return probe->failure.status != STATUS_SUCCESS && probe->failure.status != STATUS_TOO_SLOW;
@@ -354,7 +355,7 @@ static bool may_begin(struct probe *probe)
 	return !probe->stopped;
 }
 
-/* Report the session that is left out or was interrupted because packets are lost. */
+/* Report that a session was left out or interrupted because packets are lost. */
 static void report_stopped(struct probe *probe)
 {
 	double seconds = (double)(now_milliseconds() - probe->begun) / 1e3;
@@ -392,9 +393,9 @@ static void classify_loss(struct probe *probe)
 }
 
 /*
- * Run the next sessions. The client sends `size` bytes, and the server `wanted` bytes. If the
- * server rejects them, and may_accept_soon(), repeat them after a pause until --timeout. Return
- * false if a session did not run, or was stopped.
+ * Run the next sessions. The client sends `size` bytes, and the server `wanted` bytes. While the
+ * server rejects them, but may accept them soon, repeat them until --timeout. Keep the first
+ * failure in probe->failure. Return false if a session did not run, or was stopped.
  */
 static bool try_session(struct probe *probe, uint64_t size, uint32_t wanted)
 {
@@ -431,8 +432,8 @@ static bool try_session(struct probe *probe, uint64_t size, uint32_t wanted)
 }
 
 /*
- * Let the next sessions perform this operation, for this number of seconds in each direction. 0
- * means that a size is transferred once.
+ * Let the next sessions perform this operation: the client for `ours` seconds, and the server for
+ * `theirs`. A side with 0 seconds transfers its size once.
  */
 static void set_operation(struct probe *probe, enum operation operation, unsigned int ours,
 			  unsigned int theirs)
@@ -444,8 +445,8 @@ static void set_operation(struct probe *probe, enum operation operation, unsigne
 }
 
 /*
- * Run a session that measures. Return false if it did not run, or failed. A failure becomes a
- * finding of `step`.
+ * Run a session that measures. If it fails, report that as a finding of `step`. Return false if it
+ * failed or did not run.
  */
 static bool run_measurement(struct probe *probe, const char *step, uint64_t size, uint32_t wanted)
 {
@@ -459,8 +460,8 @@ static bool run_measurement(struct probe *probe, const char *step, uint64_t size
 }
 
 /*
- * After silence in both directions, find the failing one: send probe->size bytes to the server,
- * which answers with one byte. Return true if the results suffice for advice.
+ * After silence in both directions, find the direction that fails: send probe->size bytes to the
+ * server, which sends one byte. Return true if the results suffice for advice.
  */
 static bool find_direction(struct probe *probe)
 {
@@ -477,8 +478,9 @@ static bool find_direction(struct probe *probe)
 }
 
 /*
- * After silence, repeat the largest size that was verified. Return true if it passes again: the
- * size may be the cause. Otherwise return false, perhaps with advice.
+ * After silence, repeat the largest size that was verified. Return true if the server still
+ * answers, so that the larger size may be the cause. Otherwise return false, with advice if the
+ * server or the path may have failed.
  */
 static bool passes_again(struct probe *probe)
 {
@@ -501,8 +503,8 @@ static bool passes_again(struct probe *probe)
 }
 
 /*
- * After silence, repeat the size: one failed session shows no more than lost or late packets.
- * Return true if it gets no answer again. A direction then has the better one of both results.
+ * After silence, repeat the size: a single failure may be due to lost or late packets. Return true
+ * if the second session gets no answer either. A direction then has the better one of both results.
  */
 static bool fails_again(struct probe *probe)
 {
@@ -525,8 +527,8 @@ static bool fails_again(struct probe *probe)
 
 /*
  * Find out by other sessions why a size got no answer, and advise what to change. If the bytes of
- * one direction arrived, twice, the other one fails. If no size was verified before, a rule
- * explains the failure (probe_lacks_bytes()).
+ * only one direction arrive in both tries, the other direction fails. If no size was verified
+ * before, leave the explanation to a rule (probe_lacks_bytes()).
  */
 static void explain_silence(struct probe *probe)
 {
@@ -547,9 +549,9 @@ static void explain_silence(struct probe *probe)
 }
 
 /*
- * After a transfer was stopped, find out if packets are lost or only late, by WRITEs in both
- * directions, which show each gap at once. READs do not show the difference: a lost response is
- * requested again after a timeout, like a late one. Return true if packets are late.
+ * After a transfer was stopped, find out if packets are lost or only late. WRITEs in both
+ * directions show each gap at once. READs do not show the difference: the adapter requests a lost
+ * response again after a timeout, like a late one. Return true if packets are only late.
  */
 static bool rule_out_loss(struct probe *probe)
 {
@@ -567,8 +569,8 @@ static bool rule_out_loss(struct probe *probe)
 }
 
 /*
- * Transfer `size` bytes in each direction, and report the result. If late packets delay it, try
- * again without a limit. Return false after a failure.
+ * Transfer `size` bytes in each direction, and report the result. If the transfer was stopped
+ * because packets are late, repeat it without a time limit. Return false after a failure.
  */
 static bool try_size(struct probe *probe, uint32_t size)
 {
@@ -599,8 +601,8 @@ static bool try_size(struct probe *probe, uint32_t size)
 }
 
 /*
- * Try sizes around the length of a packet, and of many packets. Over iWARP TCP splits messages as
- * it likes: leave out two sizes. Return false if a size failed.
+ * Try sizes around the length of a packet, and sizes of many packets. Over iWARP, TCP chooses the
+ * length of packets: leave out two sizes. Return false if a size failed.
  */
 static bool try_sizes(struct probe *probe)
 {
@@ -623,7 +625,7 @@ static bool try_sizes(struct probe *probe)
 
 /* ---- Rates ---- */
 
-/* Name the slower direction. Return how many times as fast the other one is. */
+/* Store the slower direction. Return how many times as fast the other one is. */
 static double skew(const struct rates *rates, const char **slower)
 {
 	bool server = rates->to_server < rates->to_client;
@@ -689,7 +691,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	double factor = skew(rates, &slower);
 	bool skewed;
 
-	/* lost packets would explain the difference */
+	/* lost packets explain a difference */
 	skewed = factor >= MUCH_SLOWER && !probe->loss.excessive;
 	append_rate(probe, "client to server", rates->to_server);
 	append_rate(probe, "server to client", rates->to_client);
@@ -719,7 +721,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 static bool try_latency(struct probe *probe)
 {
 	const struct latency *latency = &probe->latency;
-	/* READs that take less than 10 s together, because one is quicker than probe->exchange */
+	/* this number of READs takes less than 10 s: one is quicker than probe->exchange */
 	int64_t fit = INT64_C(10000000000) / probe->exchange;
 	double median, late;
 
@@ -765,8 +767,8 @@ static bool try_rates(struct probe *probe)
 /* ---- Several connections at once ---- */
 
 /*
- * Return true if at least half of the successful sessions are MUCH_SLOWER times as fast as this one
- * in one direction.
+ * Return true if at least half of the successful sessions are more than MUCH_SLOWER times as fast
+ * as this one in one direction.
  */
 static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 {
@@ -814,8 +816,8 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 }
 
 /*
- * Run --connections sessions at once, perhaps on different paths. If rates were measured, both
- * sides write for --duration. Return false if a session failed.
+ * Run --connections sessions at once, perhaps on different paths. If rates are measured, both sides
+ * write for --duration. Return false if a session failed.
  */
 static bool try_paths(struct probe *probe)
 {
@@ -832,7 +834,7 @@ static bool try_paths(struct probe *probe)
 	session->iterations = 0; /* no latency */
 	session->depth = probe->options->depth;
 	session->busy_poll = false;
-	/* even if one session did not run, report the others */
+	/* report the sessions that ran, even if another one did not */
 	good = try_session(probe, RATE_SIZE, RATE_SIZE);
 	for (unsigned int i = 0; i < probe->outcome_count && !probe->process->signal_number; i++)
 		good &= report_source_port(probe, &probe->outcomes[i]);
@@ -868,7 +870,7 @@ void probe_init(struct probe *probe, const struct options *options, const struct
 	probe->findings = findings;
 	probe->path = path;
 	probe->session = *options;
-	probe->session.minimum_rate = 0; /* report_rates() judges the rates */
+	probe->session.minimum_rate = 0; /* compare_rates() applies it */
 	probe->session.duration_seconds = 0;
 	probe->session.connections = 1; /* until try_paths() */
 	probe->stop_time = INT64_MAX;   /* until may_begin() */
@@ -897,7 +899,7 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 
 /*
  * Add lost packets with their share, or late or reordered packets, to the finding. If the loss is
- * excessive, fail a check that succeeded otherwise.
+ * excessive, and the status is a success, set probe->failure.
  */
 static void add_loss(struct probe *probe, enum status status)
 {
@@ -939,8 +941,8 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 
 	if (probe->begun == 0 || (!growth.any && probe->verified == 0) ||
 	    (!probe->connected && counters_describe(&growth).length == 0))
-		return status; /* no session, or neither counters nor a verified size */
-	if (probe->mtu_named)  /* which explains the loss */
+		return status;
+	if (probe->mtu_named) /* the MTU explains the loss */
 		probe->loss = (struct loss){ 0 };
 	add_loss(probe, status);
 	if (growth.any)

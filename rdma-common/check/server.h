@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Choose and classify the sessions of --check with a server: growing sizes; unless one fails, the
- * rate of each direction, and latency; then, with --connections, several sessions at once.
+ * Choose and classify the sessions of --check with a server. They run in this order until one
+ * fails:
+ *
+ *   - sessions that transfer growing sizes
+ *   - the rate of each direction
+ *   - latency
+ *   - with --connections, several sessions at once
  *
  * Threads: the main thread.
  */
@@ -32,9 +37,9 @@ struct outcome {
 	struct peer_hello rejection; /* valid if `rejected` */
 	int connect_status; /* answer to the connect request (connection->connect_status) */
 	bool connected;
-	struct hello hello; /* The server's hello. Version 0 means that none is valid. */
+	struct hello hello; /* the server's hello. Its version is 0 if there is no valid one. */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
-	unsigned int port; /* source port (source_port()). 0 if unknown. */
+	unsigned int port; /* source port (source_port()). 0 if not known. */
 	enum direction_result to_server, to_client;
 	int64_t elapsed;    /* ns from the operation's start to the server's verdict */
 	struct rates rates; /* valid if the session measured rates */
@@ -43,14 +48,14 @@ struct outcome {
 struct probe;
 
 /*
- * Wait until probe->start. Then run probe->session.connections sessions at once with
- * probe->path->address and probe->session. Interrupt them at probe->stop_time. Update
+ * Wait until probe->start. Then run probe->session.connections sessions at once with the server at
+ * probe->path->address, with the options probe->session. Interrupt them at probe->stop_time. Update
  * probe->reached. Call probe_take() for each session that ran. After a signal, run none.
  */
 typedef void (*session_function)(struct probe *probe, void *argument);
 
 struct probe {
-	const struct options *options; /* options of the program */
+	const struct options *options;
 	const struct process *process;
 	struct findings *findings;
 	struct path *path;
@@ -58,25 +63,25 @@ struct probe {
 	void *argument;
 	struct options session; /* options of the next session */
 	int64_t start;          /* earliest start of the next session (now_milliseconds()) */
-	int64_t stop_time;      /* time to interrupt that session, or INT64_MAX */
+	int64_t stop_time;      /* time to interrupt the next session, or INT64_MAX */
 	int64_t begun;          /* start of the first session (now_milliseconds()), or 0 */
 	bool connected;         /* a session was established */
 	int64_t measuring;      /* planned milliseconds of all rate measurements so far */
 	const char *step;       /* step of the next session's finding */
-	bool stopped;           /* no further session runs, because packets are lost */
-	bool patient;           /* late packets limit the time of a transfer no longer */
-	bool needs_explaining;  /* a session failed, and no lost packets explain it */
-	bool mtu_named;         /* a smaller MTU on the path explains the failure */
+	bool stopped;          /* a session was left out or interrupted, because packets are lost */
+	bool patient;          /* a transfer has no time limit, even if packets are late */
+	bool needs_explaining; /* a session failed that had no time limit (may_begin()) */
+	bool mtu_named;        /* the failure was explained by a smaller MTU on the path */
 	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions, run at once */
 	unsigned int outcome_count;               /* number of valid outcomes */
 	const struct outcome *outcome;            /* the worst of them */
-	bool reached;  /* a connection was established, an rdma-server rejected one, or the program
-			  must end */
-	uint64_t size; /* latest size: bytes in each direction */
-	enum direction_result to_server, to_client; /* results of this size */
-	int64_t exchange;  /* shortest duration of a session that transferred a size, in ns */
-	uint64_t verified; /* the largest size that was verified in both directions, or 0 */
-	bool all_verified; /* every size is verified in both directions */
+	/* A connection was established, an rdma-server rejected one, or the program must end. */
+	bool reached;
+	uint64_t size; /* latest size of step "transfer": bytes in each direction */
+	enum direction_result to_server, to_client; /* results of `size` */
+	int64_t exchange;              /* smallest `elapsed` of a good session of step "transfer" */
+	uint64_t verified;             /* largest size that was verified in both directions, or 0 */
+	bool all_verified;             /* every size was verified in both directions */
 	struct counters before, after; /* of this host's port, over all sessions */
 	/* approximate packets of all sessions, with SESSION_PACKETS in each */
 	uint64_t packets_to_server, packets_to_client;
@@ -89,15 +94,18 @@ struct probe {
 };
 
 /*
- * Return true if the first session got no connection, because the request was rejected without a
- * hello, or not answered.
+ * Return true if the first session got no connection, because its request was rejected without a
+ * hello, or was not answered.
  */
 bool probe_is_unreached(const struct probe *probe);
 
-/* Return true if a connection was established, and no payload arrived in one direction at least. */
+/*
+ * Return true if the first size failed without an answer: a connection was established, but no
+ * payload arrived in one direction at least.
+ */
 bool probe_lacks_bytes(const struct probe *probe);
 
-/* Initialize `probe`. All arguments must outlive it. */
+/* Initialize `probe`. All other arguments must outlive it. */
 void probe_init(struct probe *probe, const struct options *options, const struct process *process,
 		struct findings *findings, struct path *path);
 
@@ -106,7 +114,8 @@ void probe_take(struct probe *probe, const struct connection *connection);
 
 /*
  * Run sessions with the server, by `run` with `argument`, and report the findings. After a failure,
- * try the host's next address unless probe->reached. Return the first of these that applies:
+ * try the host's next address, unless probe->reached is true. Return the first of these that
+ * applies:
  *
  *   STATUS_INTERRUPTED    a signal arrived
  *   the status of the first failed session
@@ -124,8 +133,8 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 enum status probe_report_counters(struct probe *probe, enum status status);
 
 /*
- * Print the result as the last line. Print none, and return false, if a session failed, or a rate
- * is below --min-rate without excessive loss.
+ * After STATUS_SUCCESS, or STATUS_TOO_SLOW with excessive loss, print the result as the last line,
+ * and return true. Otherwise return false.
  */
 bool probe_print_end(const struct probe *probe, enum status status);
 
