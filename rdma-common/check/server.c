@@ -265,10 +265,12 @@ static void name_cause(struct probe *probe)
 			    "' from both hosts tests the path",
 			    probe->path->mtu, ping_size(probe));
 	} else {
-		strbuf_addf(&cause, "packets of every size arrive, but not this many at a time %s",
-			    direction);
-		strbuf_addf(advice, "look at the counters, at flow control (PFC, ECN), and at "
-				    "cables and switches");
+		strbuf_addf(&cause,
+			    "packets of every size arrive, but not %" PRIu64 " bytes at a time %s",
+			    probe->size, direction);
+		strbuf_addf(advice, "see the line 'counters', 'ethtool -S' on both hosts, and the "
+				    "counters of the switches; check flow control (PFC, ECN) and "
+				    "cables");
 	}
 	add_cause(probe, cause.text);
 }
@@ -521,7 +523,7 @@ static bool fails_again(struct probe *probe)
 	}
 	add_cause(probe, "the same size passes when it is repeated, so packets are lost or late");
 	strbuf_addf(&probe->findings->advice,
-		    "run this again; look at the counters, and at the load of both hosts");
+		    "run this again; see the line 'counters', and the load of both hosts");
 	return false;
 }
 
@@ -704,8 +706,9 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	if (skewed)
 		strbuf_addf(&probe->findings->advice,
 			    "%s is %.1f times as slow as the other direction, measured twice: look "
-			    "at the queue of the host that sends ('tc qdisc'), at the counters, at "
-			    "flow control (PFC), and at cables, switches and PCIe on both sides",
+			    "at the queue of the host that sends ('tc -s qdisc'), the line "
+			    "'counters', flow control (PFC), cables, switches, and PCIe on both "
+			    "sides",
 			    slower, factor);
 	else if (probe->failure.status == STATUS_TOO_SLOW)
 		strbuf_addf(&probe->findings->advice,

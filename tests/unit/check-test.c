@@ -539,11 +539,17 @@ static const char *server_gone(enum status cause)
 		       cause);
 }
 
-static const char not_this_many[] =
-	"; packets of every size arrive, but not this many at a time from client to server -> look at "
-	"the counters, at flow control (PFC, ECN), and at cables and switches";
+static const char *not_this_many(unsigned int size)
+{
+	return text_of("; packets of every size arrive, but not %u bytes at a time from client to "
+		       "server -> see the line 'counters', 'ethtool -S' on both hosts, and the "
+		       "counters of the switches; check flow control (PFC, ECN) and cables",
+		       size);
+}
+
 static const char passes_when_repeated[] =
-	"; the same size passes when it is repeated, so packets are lost or late -> run this again; *";
+	"; the same size passes when it is repeated, so packets are lost or late -> run this "
+	"again; see the line 'counters', and the load of both hosts";
 static const char one_direction_at_least[] =
 	"; large packets vanish in one direction at least: size 1 passes, size 1024 does not, *";
 
@@ -635,9 +641,9 @@ TEST(failed_size_is_reported_with_the_state_of_each_direction_and_any_advice)
 		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), still_there(MTU - 1), silent(MTU, DONE, REMOTE_MR) }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
 		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), still_there(MTU), silent(MTU + 1, DONE, REMOTE_MR) }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, not_this_many) },
+		  .found = ended("failed", "arrived", SILENCE, not_this_many(4097)) },
 		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), still_there(MTU + 1), silent(65536, DONE, REMOTE_MR) }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, not_this_many) },
+		  .found = ended("failed", "arrived", SILENCE, not_this_many(65536)) },
 		/* this side gave up: its READ did not end */
 		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), still_there(1024), gives_up(MTU - 1, REMOTE_DONE) }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
@@ -798,7 +804,8 @@ static const char *rates(const char *to_server, const char *to_client)
 static const char *found_slow(const char *rates, const char *direction, const char *factor)
 {
 	return text_of("ok: %s -> %s is %s times as slow as the other direction, measured twice: "
-		       "look at the queue of the host that sends ('tc qdisc'), at the counters, *",
+		       "look at the queue of the host that sends ('tc -s qdisc'), the line "
+		       "'counters', *",
 		       rates, direction, factor);
 }
 
@@ -1163,7 +1170,7 @@ TEST(last_line_says_ready_or_not_ready_and_reports_lost_packets)
 		{ { resent(2, passes(1)), takes(11000, passes(65536)) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Not ready: packets are lost from server to client, about 8.3 % of them.\n" },
 		{ { resent(2, passes(1)), passes(65536), { 1048576, .status = BROKEN, .connected = true } }, "out_of_sequence", 2, BROKEN, "Not ready: cause 1\n" },
 		{ { passes(1), passes(65536), resent(9, silent(1048576, DONE, REMOTE_MR)), still_there(65536), silent(1048576, DONE, REMOTE_MR) }, "out_of_sequence", 0, SILENCE,
-		  "Not ready: cause 5; packets of every size arrive, but not this many at a time from client to server; next: look at the counters, at flow control (PFC, ECN), and at cables and switches\n" },
+		  "Not ready: cause 5; packets of every size arrive, but not 1048576 bytes at a time from client to server; next: see the line 'counters', 'ethtool -S' on both hosts, and the counters of the switches\n" },
 		/* clang-format on */
 	};
 
