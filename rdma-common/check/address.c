@@ -18,7 +18,10 @@
 #include "congestion.h"
 #include "reach.h"
 
-/* Report the source, the device and the GID of a resolved address. Store them in `path`. */
+/*
+ * Report the source, the device and the GID of a resolved address. Set the facts about them, and
+ * the transport of `path`.
+ */
 static void report_address(struct path *path, struct rdma_cm_id *id)
 {
 	const char *device = ibv_get_device_name(id->verbs->device);
@@ -148,8 +151,8 @@ static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 }
 
 /*
- * Over RoCE v2, report if the network interface protects packets from drops under congestion. Give
- * advice only with --tos. RoCE v1 packets have no DSCP.
+ * Over RoCE v2, report if the network interface protects packets from drops under congestion, by
+ * their DSCP. RoCE v1 has none. Give advice only with --tos.
  */
 static void report_congestion(struct path *path, struct rdma_cm_id *id)
 {
@@ -323,7 +326,7 @@ bool path_find_next(struct path *path)
 		evidence_set_number(path->evidence, FACT_tos, path->flow.tos);
 		found = check_address(path);
 	}
-	if (!found && before.flow.address) { /* explain the address that had a route */
+	if (!found && before.flow.address) { /* restore the address that had a route */
 		*path = before;
 		path->untried = NULL;
 		*path->evidence = facts;

@@ -46,8 +46,7 @@ void path_release(struct path *path);
 /*
  * Try the host's remaining addresses in turn, until one has a route on which this host can send
  * packets. Try to register memory with the device of each route. Return false if no address is
- * left. `path` then describes the address that the previous call found. If there was none, it
- * describes the last address.
+ * left. `path` then describes the address that an earlier call found, or else the last address.
  */
 bool path_find_next(struct path *path);
 

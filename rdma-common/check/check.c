@@ -22,7 +22,7 @@
 #define UNUSED_PORTS 4
 /*
  * Maximum timeout, in seconds, of a request that explains a failed one. The kernel repeats a lost
- * request after 4 s, so it can do that once.
+ * request after 4 s, so one repetition is in time.
  */
 #define CONTROL_SECONDS 6
 
@@ -104,7 +104,10 @@ enum status check_path(struct check *check)
 
 /* ---- One request ---- */
 
-/* Set a fact to the answer to the latest connect request. With FACT_request, set FACT_reason. */
+/*
+ * Set a fact to the answer to the latest connect request. If FACT_request becomes a rejection
+ * reason, set FACT_reason, too.
+ */
 static void set_answer(struct check *check, enum fact fact)
 {
 	const struct outcome *outcome = check->probe.outcome;
@@ -208,8 +211,8 @@ static void explain_request(struct check *check)
 }
 
 /*
- * Send requests to unused ports of the host's addresses, until one is answered. If none is, report
- * why, and return the status of the last request.
+ * Send requests to unused ports of the host's addresses in turn. Return STATUS_SUCCESS if one is
+ * answered. Otherwise report why, and return the status of the last request.
  */
 static enum status reach_address(struct check *check)
 {

@@ -103,7 +103,7 @@ static int read_ecn(const char *interface)
 	return known ? (int)priorities : -1;
 }
 
-/* Append the name of a feature, and the priorities for which it is on, as in struct congestion. */
+/* Append the name of a feature, and its priorities. `priorities` is like congestion->pfc. */
 static void describe(const char *name, int priorities, struct strbuf *buf)
 {
 	const char *known = priorities ? "on for priority" : "off";

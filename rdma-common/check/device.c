@@ -112,7 +112,7 @@ static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_
 	devices->any_reliable |= reliable;
 	devices->any_active |= active;
 	devices->any_usable |= reliable && active && reached;
-	/* efa (not reliable) and mana's device for raw packets (no GID) have node GUID 0 */
+	/* node GUID 0 is normal for efa, and for mana's device for raw packets, which has no GID */
 	if (reached || !reliable || !active ||
 	    host_port_lacks_gids(verbs->device->ibdev_path, number) || !guid_is_zero(verbs->device))
 		return;

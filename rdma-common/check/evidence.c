@@ -135,7 +135,7 @@ static const char *address_of(const struct nlattr *raw, char text[INET6_ADDRSTRL
 	return text;
 }
 
-/* Call `function` with the kernel's message about each object. The request has `size` bytes. */
+/* Send a request of `size` bytes for all objects. Call `function` with the message about each. */
 static void dump_all(struct evidence *evidence, int type, size_t size, nl_recvmsg_msg_cb_t function)
 {
 	const struct ifinfomsg all = { 0 }; /* no caller's request is longer */

@@ -23,7 +23,7 @@
 
 /*
  * The line that a signal's handler prints, with a status of three digits. NULL if no findings are
- * held. Static, because a handler gets no pointer.
+ * held. Static, because a signal's handler gets no pointer.
  */
 static char *_Atomic last_words;
 

@@ -17,10 +17,10 @@
 struct host {
 	const char *root;
 	const struct host_view *view;
-	struct findings *findings; /* with the texts of the next finding */
-	char device[PATH_MAX];     /* folder of the current device */
-	const char *name;          /* name of the current device */
-	bool software;             /* the current device has no adapter */
+	struct findings *findings;
+	char device[PATH_MAX]; /* folder of the current device */
+	const char *name;      /* name of the current device */
+	bool software;         /* the current device has no adapter */
 	struct ibv_context *verbs;
 	unsigned int port;
 	bool counts;      /* the current port or adapter counts (host_examine()) */

@@ -239,7 +239,7 @@ static void expand(const struct evidence *evidence, const char *text, struct str
 		strbuf_addf(buf, "%s", is_name ? find_fact(evidence, part) : part);
 }
 
-/* Return true if a word of a condition holds. expand() was called for the word. Modify it. */
+/* Return true if a word of an expanded condition holds. Modify the word. */
 static bool word_holds(const struct evidence *evidence, char *word)
 {
 	const char *fact = find_fact(evidence, strsep(&word, "!="));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules that explain why no connection is established, or why one transfers nothing. The first rule
- * whose condition holds is the finding. The functions are pure, except for the reports.
+ * Rules that explain why no connection is established, or why one transfers nothing in one
+ * direction. The first rule whose condition holds is the finding. The functions are pure, except
+ * for the reports.
  *
  * Threads: the main thread.
  */
@@ -14,9 +15,9 @@
 #define MAX_CAUSES 3
 
 /*
- * A rule. rdma-pair(7) has its name, which never changes. In all texts {name} stands for a fact.
- * The likeliest cause is first. Without causes, the text is the cause. If the first row that holds
- * has no name, no rule explains the failure.
+ * A rule. Its name is the one in rdma-pair(7), so it never changes. In all texts {name} stands for
+ * a fact. The likeliest cause is first. Without causes, the text is the cause. If the first row
+ * that holds has no name, no rule explains the failure.
  */
 struct rule {
 	const char *name;
@@ -46,7 +47,7 @@ const struct rule *reach_classify(const struct evidence *evidence);
 bool reach_report(struct findings *findings, const struct evidence *evidence);
 
 /*
- * Report findings->found as a finding of the step "reach", with all facts. If `rule` is not NULL,
+ * Report findings->found as a finding of step "reach", with all known facts. If `rule` is not NULL,
  * add its name and its causes.
  */
 void reach_report_facts(struct findings *findings, const struct evidence *evidence,

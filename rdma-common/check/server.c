@@ -331,13 +331,9 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Set probe->stop_time. The next session has a limit, unless probe->needs_explaining, if either
- * holds:
- *
- *   - The loss is excessive.
- *   - Retransmissions may delay a transfer.
- *
- * Return false, and set probe->stopped, if it has a limit, and LOSSY_MILLISECONDS have passed.
+ * Set probe->stop_time. The next session has a time limit if the loss is excessive, or if
+ * retransmissions may delay a transfer. It has none while probe->needs_explaining is set. If it has
+ * one, and LOSSY_MILLISECONDS have passed, set probe->stopped, and return false.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -720,7 +716,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 			probe->path->link_rate > 0);
 }
 
-/* Measure how long a READ takes: one at a time, with busy polling. Return false if that failed. */
+/* Measure how long a READ takes, one at a time, with busy polling. Return false if that failed. */
 static bool try_latency(struct probe *probe)
 {
 	const struct latency *latency = &probe->latency;

@@ -69,7 +69,7 @@ struct probe {
 	int64_t measuring;      /* planned milliseconds of all rate measurements so far */
 	const char *step;       /* step of the next session's finding */
 	bool stopped;          /* a session was left out or interrupted, because packets are lost */
-	bool patient;          /* a transfer has no time limit, even if packets are late */
+	bool patient;          /* late packets no longer limit the time of a transfer */
 	bool needs_explaining; /* a session failed that had no time limit (may_begin()) */
 	bool mtu_named;        /* the failure was explained by a smaller MTU on the path */
 	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions, run at once */
