@@ -315,7 +315,7 @@ outcome, dropped = json.loads(sys.argv[1]), int(sys.argv[2])
 failed, = [path for path in outcome["path"] if "client_to_server_bits_per_second" not in path]
 assert len(outcome["path"]) == 8 and failed["source_port"] == dropped, (dropped, outcome["path"])
 assert failed["text"] == f"source port {dropped}: " + outcome["error"], failed
-assert "switches choose one by this port" in failed["advice"], failed' "$output" "$dropped"
+assert "switches choose one by the source port" in failed["advice"], failed' "$output" "$dropped"
 }
 
 # set_mtu BYTES: set the MTU of host a's Ethernet, and create its RDMA device again; 1500 bytes give an RDMA MTU of

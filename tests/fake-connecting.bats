@@ -26,7 +26,7 @@ node_guid() {
 	server -B two	0	addresses:192.0.2.2,192.0.2.3 unfound:1	cannot listen on every address of --bind 'two': $guid: $advice	rdma_listen=1	served=1
 	server	0	clients:3 unfound:2	1x rejected a connect request to 192.0.2.2: $guid: $advice; later requests	served=1
 	check	3	[iwarp] unfound:9	> active*?  -> $guid: $advice	!> no address of this network namespace
-	check -B 192.0.2.2 192.0.2.1	3	[iwarp] unfound:9	> address     not resolved: librdmacm cannot find the RDMA device that leads there*reach       $guid (L10)?  -> $advice	rdma_resolve_addr=0
+	check -B 192.0.2.2 192.0.2.1	3	[iwarp] unfound:9	> address     not resolved: librdmacm cannot find the RDMA device of the route*reach       $guid (L10)?  -> $advice	rdma_resolve_addr=0
 	check -J -B 192.0.2.2 192.0.2.1	3	unfound:9	> "error": "reach: $guid
 	# librdmacm finds no device, and nothing shows why
 	client	3	unfound:9	the address is resolved, but librdmacm finds no RDMA device for it; check that no RDMA device has node GUID 0	rdma_resolve_addr=1

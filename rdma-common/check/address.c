@@ -234,7 +234,7 @@ static bool has_unfound_device(struct path *path)
 		return false;
 	describe_unfound(path, device);
 	evidence_set_error(path->evidence, FACT_error, ENODEV);
-	unresolved(path, "address", "librdmacm cannot find the RDMA device that leads there",
+	unresolved(path, "address", "librdmacm cannot find the RDMA device of the route",
 		   find_cause(path) ? NULL : guid_describe(device).text);
 	return true;
 }

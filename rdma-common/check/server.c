@@ -804,8 +804,8 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 			    "at least half of the successful sessions are three times as fast");
 	if (outcome->port > 0 && (slow || is_silence(outcome->end.status)))
 		strbuf_addf(&probe->findings->advice,
-			    "%swhere several paths lead to the server, switches choose one by this "
-			    "port (ECMP): look at the links and switches of that path",
+			    "%swhere several paths lead to the server, switches choose one by the "
+			    "source port (ECMP): look at the links and switches of that path",
 			    slow ? "; " : "");
 	findings_report(probe->findings, "path", good);
 	json_add_known(probe->findings->latest, "source_port", outcome->port);

@@ -921,7 +921,7 @@ TEST(duration_0_measures_nothing)
 
 static const char several_paths[] =
 	"where several paths lead to the server, switches choose one by "
-	"this port (ECMP): look at the links and switches of that path";
+	"the source port (ECMP): look at the links and switches of that path";
 
 static const char *slower(const char *rates)
 {
