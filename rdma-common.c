@@ -289,9 +289,9 @@ static void add_counts(struct session *session, struct message *verdict)
 static int send_verdict(struct session *session)
 {
 	enum status status = session->protocol.own_verdict.status;
-	bool has_text = status == STATUS_SUCCESS || status == STATUS_CONTENTS_WRONG;
+	bool carried = status == STATUS_SUCCESS || status == STATUS_CONTENTS_WRONG;
 	struct message verdict = { .type = MSG_VERDICT,
-				   .value = has_text ? status : STATUS_LOCAL_FAILURE,
+				   .value = carried ? status : STATUS_LOCAL_FAILURE,
 				   .length = session->measurement.bytes };
 
 	add_counts(session, &verdict);
@@ -374,28 +374,46 @@ static void handle_window(struct session *session, unsigned int slot, const stru
 		feed_refused_post(session, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
+/* Fail the session with the condition of region_is_usable() that the region violates. */
+static void refuse_region(struct session *session, const struct message *region, uint64_t needed)
+{
+	if (!region->value)
+		session_fail(session, STATUS_CONTENTS_WRONG,
+			     "the peer's memory region has address 0");
+	else if (region->length < needed)
+		session_fail(session, STATUS_CONTENTS_WRONG,
+			     "the peer's memory region has %" PRIu64
+			     " byte%s, but this session needs at least %" PRIu64,
+			     region->length, plural(region->length), needed);
+	else
+		session_fail(session, STATUS_CONTENTS_WRONG,
+			     "the peer's memory region goes beyond the last address: it has "
+			     "%" PRIu64 " bytes from address 0x%" PRIx64 " on",
+			     region->length, region->value);
+}
+
 static void handle_mr(struct session *session, const struct message *message)
 {
 	const struct protocol *protocol = &session->protocol;
 	uint64_t length = session->transfer.plan.incoming.length;
-	/* a peer without a hello has filled its whole region, but its MSG_MR does not say so */
 	uint64_t needed = protocol->verifying ? 1 : DEFAULT_PAYLOAD;
+	/* a peer without a hello has filled its whole region, but its MSG_MR does not say so */
 	uint64_t produced = protocol->verifying ? message->produced : length;
 	const char *wrong = NULL;
 
 	if (protocol->remote == REMOTE_SILENT) {
-		if (session->operates && !region_is_usable(message, needed))
-			wrong = "has no valid address or is too short";
-		else
-			wrong = transfer_accept_region(&session->transfer, message->length,
-						       produced);
+		if (session->operates && !region_is_usable(message, needed)) {
+			refuse_region(session, message, needed);
+			return;
+		}
+		wrong = transfer_accept_region(&session->transfer, message->length, produced);
 		session->peer_region = *message;
 	}
 	if (wrong)
 		session_fail(session, STATUS_CONTENTS_WRONG,
-			     "the peer's memory region %s: it has %" PRIu64 " bytes, of which "
-			     "%" PRIu64 " are ready",
-			     wrong, message->length, produced);
+			     "the peer's memory region %s: %" PRIu64 " in a region of %" PRIu64
+			     " bytes",
+			     wrong, produced, message->length);
 	else
 		session_handle(session, EVENT_MR_RECEIVED);
 }
@@ -1012,7 +1030,7 @@ static void arm(struct session *session)
 }
 
 /* Add a busy helper to the descriptors. Return their number. */
-static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
+static nfds_t add_descriptor(struct pollfd *ready, const struct helper *helper)
 {
 	if (!helper_busy(helper))
 		return 0;
@@ -1027,9 +1045,9 @@ static void wait_for_descriptors(struct session *session, int milliseconds)
 	eventfd_t notified;
 
 	if (session->outgoing.helper)
-		count += await_result(&ready[count], session->outgoing.helper);
+		count += add_descriptor(&ready[count], session->outgoing.helper);
 	if (session->incoming.helper)
-		count += await_result(&ready[count], session->incoming.helper);
+		count += add_descriptor(&ready[count], session->incoming.helper);
 	if (poll(ready, count, milliseconds) < 0) {
 		if (errno != EINTR)
 			session_fail(session, STATUS_LOCAL_FAILURE,
@@ -1115,7 +1133,7 @@ static bool run_turn(struct session *session, struct ibv_wc *completions, int co
  * Close a connection that failed before its thread ran. ESTABLISHED comes first, because only a
  * connected side disconnects.
  */
-static void begin_closed(struct session *session)
+static void feed_setup_failure(struct session *session)
 {
 	const struct failure *failure = &session->setup->failure;
 
@@ -1133,7 +1151,7 @@ static void run_session(struct session *session)
 	session->ready[1] = (struct pollfd){ .fd = session->shared->wake, .events = POLLIN };
 	read_clock(session);
 	begin_wait(session, session->clocks.now);
-	begin_closed(session);
+	feed_setup_failure(session);
 	begin_incoming(session);
 	/* fill the ring before MSG_MR advertises it, as far as that needs no helper */
 	while (fill_ring(session))

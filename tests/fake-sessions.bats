@@ -135,8 +135,11 @@ load fake
 @test "a peer's impossible numbers or unexpected messages end the session with a reason" {
 	use address
 	outcomes <<-END
-	both	7	set:mr.produced=+1	the peer's memory region advertises too many ready bytes: it has 1024 bytes, of which 1025 are ready
-	both	7	set:mr.address=0	the peer's memory region has no valid address or is too short: it has 1024 bytes, of which 1024 are ready
+	both	7	set:mr.produced=+1	the peer's memory region advertises too many ready bytes: 1025 in a region of 1024 bytes
+	both	7	set:mr.address=0	the peer's memory region has address 0
+	both	7	set:mr.address=0xfffffffffffffc01	the peer's memory region goes beyond the last address: it has 1024 bytes from address 0xfffffffffffffc01 on
+	both	7	set:mr.length=0	the peer's memory region has 0 bytes, but this session needs at least 1
+	both	7	tutorial set:mr.length=1023	the peer's memory region has 1023 bytes, but this session needs at least 1024
 	both	7	lie:mr-twice	contents are wrong
 	both	7	write lie:window-first	the peer's MSG_WINDOW arrived out of turn
 	both	7	lie:done-first	contents are wrong

@@ -17,6 +17,7 @@ static const struct deviation_field {
 	size_t offset; /* offset of the field, which has 64 bits */
 } deviation_fields[] = {
 	{ "mr.address", MSG_MR, offsetof(struct message, value) },
+	{ "mr.length", MSG_MR, offsetof(struct message, length) },
 	{ "mr.produced", MSG_MR, offsetof(struct message, produced) },
 	{ "done.digest", MSG_DONE, offsetof(struct message, value) },
 	{ "done.bytes", MSG_DONE, offsetof(struct message, length) },
