@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * The thread of a session: posting, messages and completions, notifications, both payloads, clocks,
- * the loop. protocol.h has the messages. rdma-common.h has the rules for errors and memory.
+ * the loop. protocol.h lists the messages. rdma-common.h has the rules for errors and memory.
  */
 #include "rdma-common.h"
 
@@ -14,23 +14,19 @@
 #include "rdma-common/clock.h"
 #include "rdma-common/json.h"
 
-/* Interval between two updates of the progress line. */
-#define PROGRESS_MILLISECONDS 250
-/*
- * Limits of one turn, so that no task waits for long. A turn also moves at most one piece of each
- * ring.
- */
+#define PROGRESS_MILLISECONDS 250 /* between two updates of the progress line */
+/* Maximum numbers of completions: in one poll, and in one turn, so that clocks are not late. */
 #define POLL_SIZE            16
 #define COMPLETIONS_PER_TURN 64
-/* With --busy-poll: number of turns between two checks of the descriptors. */
+/* With --busy-poll, number of idle turns per check of the descriptors. */
 #define TURNS_PER_LOOK 1000
 
 /*
- * The thread runs one loop (run_session()). Only the first step waits, after a turn that found
+ * The thread runs one loop (run_session()). Only the first step waits, if the turn before found
  * nothing to do:
  * - Wait for a completion, a notification, a helper, or the next clock.
  * - Take completions and notifications.
- * - Fill a piece of the outgoing ring, and empty a piece of the incoming one.
+ * - Fill a piece of the outgoing ring. Empty a piece of the incoming ring.
  * - Check the clocks.
  * - Post everything that is due (advance()).
  */
@@ -38,13 +34,12 @@
 /* ---- Posting ---- */
 
 /*
- * A function that posts returns 0 or an errno value. If it fails, bad_wr is the first request that
- * was not posted. If bad_wr is NULL, the provider did not say: count the whole list as outstanding.
- * libsiw leaves it NULL when its doorbell fails, although all requests are in the queue. The second
- * deadline of PHASE_CLOSING ends the wait for a request that never completes.
+ * A function that posts returns 0 or an errno value. After a failure bad_wr is the first request
+ * that was not posted. If bad_wr is NULL, the whole list counts as outstanding: libsiw leaves it
+ * NULL if the doorbell fails after all requests are in the queue. Such requests may never complete.
+ * The second deadline of PHASE_CLOSING ends the wait for them.
  */
 
-/* Set the time of this turn. Polls that find nothing do not call this. */
 static inline void read_clock(struct session *session)
 {
 	session->clocks.now_nanoseconds = now_nanoseconds();
@@ -91,7 +86,7 @@ static int post_send(struct session *session, struct ibv_send_wr *request)
 }
 
 /*
- * Post a message. Each type has its own slot and at most one message in flight, so no message is
+ * Each type of message has its own slot and at most one message in flight, so no message is
  * overwritten before it is sent.
  */
 static int post_message(struct session *session, const struct message *message)
@@ -129,7 +124,7 @@ static int send_mr(struct session *session)
 	return post_message(session, &message);
 }
 
-/* The batch is allocated after MSG_MR has arrived, so a silent client cannot cause it. */
+/* Allocate the batch only after the peer's MSG_MR, so that a silent client occupies no memory. */
 static void prepare_batch(struct session *session)
 {
 	const struct setup *setup = session->setup;
@@ -143,10 +138,7 @@ static void prepare_batch(struct session *session)
 			     "cannot allocate memory for work requests: %s", strerror(errno));
 }
 
-/*
- * Fill the batch, and return the number of requests. Set `more` if others may be posted after
- * these.
- */
+/* Fill the batch, and return the number of its requests. `*more` is true if others may follow. */
 static unsigned int make_batch(struct session *session, bool *more)
 {
 	uint64_t *request_bytes = &session->measurement.request_bytes;
@@ -186,15 +178,15 @@ static int post_batch(struct session *session, unsigned int count, uint64_t byte
 	return 0;
 }
 
-/* Return when a timed operation ends, in milliseconds. Return INT64_MAX for a number of passes. */
+/* Return when an operation of `seconds` ends, in milliseconds, or INT64_MAX if `passes` end it. */
 static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 {
 	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
 }
 
 /*
- * The clocks start just before the first requests are posted: waiting for the source does not
- * count.
+ * Start the clocks just before the first requests are posted, so that a wait for the source does
+ * not count.
  */
 static void start_clocks(struct session *session)
 {
@@ -238,14 +230,15 @@ static int send_window(struct session *session)
 	session->clocks.window_time = transfer_window_time(&session->transfer, session->clocks.now);
 	if (session->clocks.window_time > session->clocks.now || !window_is_allowed(session))
 		return 0;
-	count_wire_progress(session); /* first, because MSG_WINDOW may make the peer owe more */
+	/* first: if MSG_WINDOW makes the peer owe more, this progress would not count */
+	count_wire_progress(session);
 	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_make_window(&session->transfer);
 	session->window_outstanding = true;
 	return post_message(session, &message);
 }
 
-/* A peer with a hello also gets the digest and length of the outgoing payload. */
+/* For a peer with a hello, add the number of digested bytes, and their digest. */
 static int send_done(struct session *session)
 {
 	struct message done = { .type = MSG_DONE };
@@ -285,7 +278,7 @@ static void add_counts(struct session *session, struct message *verdict)
 	verdict->retransmitted = sequence.retransmitted;
 }
 
-/* STATUS_LOCAL_FAILURE stands for all failures but wrong contents. */
+/* In MSG_VERDICT STATUS_LOCAL_FAILURE stands for each failure except STATUS_CONTENTS_WRONG. */
 static int send_verdict(struct session *session)
 {
 	enum status status = session->protocol.own_verdict.status;
@@ -348,7 +341,7 @@ static void begin_operation(struct session *session)
 
 /* ---- What arrives ---- */
 
-/* MSG_WINDOW extends the deadline only if it reports progress. */
+/* MSG_WINDOW restarts the wait only if it reports progress or an end. */
 static void handle_window(struct session *session, unsigned int slot, const struct window *window)
 {
 	const struct protocol *protocol = &session->protocol;
@@ -370,7 +363,7 @@ static void handle_window(struct session *session, unsigned int slot, const stru
 	if (session->transfer.moves != moves)
 		begin_wait(session, session->clocks.now);
 	error = post_receive(session->setup, slot, &session->outstanding_receives);
-	if (error && !session->outstanding_receives) /* else receives are left */
+	if (error && !session->outstanding_receives) /* otherwise other receives remain */
 		feed_refused_post(session, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
@@ -507,14 +500,14 @@ static void handle_operation_completion(struct session *session)
 	    transfer_has_operated(&session->transfer))
 		end_intervals(session);
 	session->clocks.wire_time = session->clocks.now;
-	/* progress is reported and drawn when it is this old */
+	/* look at everything when this progress must be reported or drawn */
 	session->clocks.quiet_until =
 		earlier(session->clocks.quiet_until, session->clocks.now + TRANSFER_MILLISECONDS);
 	if (session->protocol.local == LOCAL_DONE_POSTED && operation_completed(session))
 		end_operation(session);
 }
 
-/* MSG_VERDICT and MSG_WINDOW print no status line. */
+/* Print a status line only for the messages of the tutorial's protocol. */
 static void handle_message_completion(struct session *session, enum message_type type)
 {
 	static const enum event_type events[] = {
@@ -546,7 +539,7 @@ static void handle_failed_completion(struct session *session, const struct ibv_w
 
 	if (wr_kind(completion->wr_id) == WR_OPERATION)
 		session->operation_failed = true;
-	if (!receive) /* flushed receives are too many to trace */
+	if (!receive) /* a disconnection flushes too many receives to trace */
 		print_trace(&session->setup->log, "%s: %s", name,
 			    ibv_wc_status_str(completion->status));
 	if (!wc_shows_lost_connection(completion, session->setup->terms.limits.iwarp))
@@ -577,7 +570,7 @@ static void count_completion(struct session *session, uint64_t wr_id)
 {
 	enum wr_kind kind = wr_kind(wr_id);
 
-	if (kind == WR_OPERATION) /* and all before it: not all ask for a completion */
+	if (kind == WR_OPERATION) /* also counts earlier requests without a completion */
 		transfer_record_completed(&session->transfer, wr_detail(wr_id),
 					  session->clocks.now);
 	else if (kind == WR_RECEIVE)
@@ -605,7 +598,7 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 	case WR_OPERATION:
 		handle_operation_completion(session);
 		break;
-	case WR_KEEPALIVE: /* shows at most that the peer's adapter works, not its program */
+	case WR_KEEPALIVE: /* no progress: the peer's adapter answers even if the program hangs */
 		break;
 	}
 }
@@ -613,9 +606,8 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 /* ---- Notifications from the main thread ---- */
 
 /*
- * Linux since 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address,
- * even for a moment. Once the connection is established, the transport's retries and the deadline
- * decide.
+ * Once the connection is established, ignore the event. Linux since 6.0 reports UNREACHABLE to a
+ * RoCE client when its host loses the peer's MAC address, even for a moment.
  */
 static void handle_not_established(struct session *session)
 {
@@ -624,8 +616,8 @@ static void handle_not_established(struct session *session)
 }
 
 /*
- * Handle REJECTED: the client has withdrawn its request. After ESTABLISHED, over InfiniBand and
- * RoCE, the event means that the peer's end was destroyed before it could disconnect.
+ * Handle REJECTED. Before the connection is established, the client has withdrawn its request.
+ * Later, over InfiniBand and RoCE, the peer has destroyed its end without disconnecting.
  */
 static void handle_rejected(struct session *session)
 {
@@ -699,7 +691,7 @@ static void end_incoming(struct session *session, const struct failure *failure)
 			     failure);
 }
 
-/* Prepare to empty the incoming ring. The session does not wait until the output is open. */
+/* Prepare to empty the incoming ring. Do not wait until the output is open. */
 static void begin_incoming(struct session *session)
 {
 	struct failure failure;
@@ -711,11 +703,12 @@ static void begin_incoming(struct session *session)
 }
 
 /*
- * Return true if empty_ring() may take a step. After a failure it takes none. One of these
- * suffices:
+ * Return true if empty_ring() may take a step, for one of these reasons:
  * - The whole payload has arrived, and is being verified.
- * - The output is being opened, and the session goes on.
- * - The operation has begun, and the stream is longer than the ring.
+ * - The output is being opened.
+ * - The operation has begun, and the ring does not hold the whole stream.
+ *
+ * The last two end when this side gives up or closes. After a failure there is no step.
  */
 static bool may_empty(const struct session *session)
 {
@@ -734,8 +727,8 @@ static bool may_empty(const struct session *session)
 }
 
 /*
- * Return true if the session has failed, and verification cannot save it. If only the peer was
- * lost, the whole payload may have arrived.
+ * Return true if the session has failed, whatever the verification finds. After the loss of the
+ * peer, a payload that arrived whole may still make the session succeed.
  */
 static bool verification_is_in_vain(const struct protocol *protocol)
 {
@@ -743,9 +736,7 @@ static bool verification_is_in_vain(const struct protocol *protocol)
 	       protocol->result.status != STATUS_PEER_LOST;
 }
 
-/*
- * Empty a piece of the incoming ring, or continue with the current one. Return true after progress.
- */
+/* Begin or continue to empty a piece of the incoming ring. Return true after progress. */
 static bool empty_ring(struct session *session)
 {
 	const struct result *result = &session->protocol.result;
@@ -778,13 +769,13 @@ static bool empty_ring(struct session *session)
 
 /*
  * Send a keepalive: a WRITE of zero bytes. It needs no rkey, and the peer's program does not notice
- * it. Over InfiniBand and RoCE the peer's adapter answers. If the host is gone, the transport's
- * retries fail; a wait for a message never would. Over iWARP a keepalive shows less, but soft-iWARP
- * needs it: the server's host may overlook data that the client sends just as its connect request
- * is answered, until more data arrives.
+ * it. Over InfiniBand and RoCE the peer's adapter answers. If the peer's host is gone, the
+ * transport's retries fail. Over iWARP no adapter answers, but soft-iWARP needs keepalives: a
+ * server's host may overlook data that arrives just as the connect request is answered, until more
+ * data arrives.
  *
  * A READ of zero bytes does not work. Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
- * breaks the connection. Soft-iWARP breaks it under load.
+ * breaks the connection. Soft-iWARP breaks the connection under load.
  */
 static void send_keepalive(struct session *session)
 {
@@ -810,8 +801,8 @@ static void send_keepalive(struct session *session)
 }
 
 /*
- * The source ends a stream whose time is over, after the current pass. The side that performs an
- * operation ends one that repeats the same bytes.
+ * End a stream or an operation whose time is over, after the current pass. The source ends its
+ * stream. If each pass sends the same bytes, the side that operates ends its operation.
  */
 static void end_durations(struct session *session)
 {
@@ -824,7 +815,7 @@ static void end_durations(struct session *session)
 	}
 	if (now >= session->clocks.operation_end) {
 		session->clocks.operation_end = INT64_MAX;
-		/* the operation may end soon, and then the interval with it */
+		/* an operation that ends soon also ends the interval */
 		measurement_postpone_interval(&session->measurement, now);
 		transfer_stop(&session->transfer);
 	}
@@ -862,7 +853,7 @@ static void show_progress(const struct session *session)
 			       session->clocks.now_nanoseconds - session->measurement.started);
 }
 
-/* Handle every due clock but window_time. */
+/* Handle every due clock except window_time (send_window()). */
 static void check_clocks(struct session *session)
 {
 	if (session->clocks.now >= session->clocks.next_progress) {
@@ -884,9 +875,7 @@ static void force_error(struct session *session)
 	print_trace(&session->setup->log, "ibv_modify_qp to the error state: %s", strerror(error));
 }
 
-/*
- * Disconnect, even if the peer has: some providers flush the receives only after both sides have.
- */
+/* Disconnect even after the peer: some providers flush receives only after both have done so. */
 static void disconnect(struct session *session)
 {
 	if (session->protocol.connected && !rdma_disconnect(session->setup->id))
@@ -935,7 +924,7 @@ static void handle_done_due(struct session *session)
 		end_operation(session);
 }
 
-/* Execute actions and post what is due, until nothing is left to do. */
+/* Execute the requested actions and post what is due, until no action is left. */
 static void advance(struct session *session)
 {
 	do {
@@ -955,7 +944,7 @@ static void advance(struct session *session)
 	} while (session->actions && session->protocol.phase < PHASE_FINISHED);
 }
 
-/* Return the number of completions. A failure ends the session. */
+/* Return the number of completions. After a failure, close the session and return 0. */
 static inline int poll_completions(struct session *session, struct ibv_wc *completions)
 {
 	int count = 0;
@@ -970,7 +959,7 @@ static inline int poll_completions(struct session *session, struct ibv_wc *compl
 	return 0;
 }
 
-/* Post what a completion makes due before the next one is handled. */
+/* Post what a completion makes due before the next completion is handled. */
 static void take_completions(struct session *session, struct ibv_wc *completions, int count)
 {
 	int all = 0;
@@ -989,7 +978,7 @@ static void take_completions(struct session *session, struct ibv_wc *completions
 	}
 }
 
-/* The kernel closes the channel of a removed device, and reading it then fails with EIO. */
+/* After the removal of a device, reading its channel fails with EIO. */
 static void channel_failed(struct session *session, int error)
 {
 	session->channel_lost = true;
@@ -1029,7 +1018,7 @@ static void arm(struct session *session)
 			     strerror(error));
 }
 
-/* Add a busy helper to the descriptors. Return their number. */
+/* Add the descriptor of a busy helper. Return the number of added descriptors. */
 static nfds_t add_descriptor(struct pollfd *ready, const struct helper *helper)
 {
 	if (!helper_busy(helper))
@@ -1061,8 +1050,9 @@ static void wait_for_descriptors(struct session *session, int milliseconds)
 }
 
 /*
- * Wait until something happens or a clock is due. Return true if the next turn must look at
- * everything.
+ * Wait for a descriptor or the next clock. If the completion queue is not armed, only arm it. A
+ * thread that spins does not wait, and checks the descriptors once in TURNS_PER_LOOK calls. Return
+ * true if the next turn must follow even without completions.
  */
 static bool wait_for_work(struct session *session)
 {
@@ -1085,8 +1075,8 @@ static bool wait_for_work(struct session *session)
 }
 
 /*
- * Return true if only a completion, a message or a clock can cause work. An operation that repeats
- * the same bytes is quiet once its first pass is in the ring.
+ * Return true if only a completion, a notification or a clock can cause work. An operation that
+ * repeats the same bytes is quiet once its first pass is in the ring.
  */
 static bool is_quiet(const struct session *session)
 {
@@ -1130,8 +1120,8 @@ static bool run_turn(struct session *session, struct ibv_wc *completions, int co
 }
 
 /*
- * Close a connection that failed before its thread ran. ESTABLISHED comes first, because only a
- * connected side disconnects.
+ * If the setup failed, close the connection. Handle ESTABLISHED first, because only a connected
+ * side disconnects.
  */
 static void feed_setup_failure(struct session *session)
 {
