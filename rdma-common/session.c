@@ -14,8 +14,8 @@
 #define CLOSING_MILLISECONDS 1000
 /*
  * A side that waits for its own disk or pipe gives up before the peer, which cannot know the
- * reason. It does so earlier by --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus the delay of a
- * MSG_WINDOW (TRANSFER_MILLISECONDS).
+ * reason. It gives up before --timeout ends, by --timeout divided by OWN_DELAYS_PER_TIMEOUT, plus
+ * the delay of a MSG_WINDOW (TRANSFER_MILLISECONDS).
  */
 #define OWN_DELAYS_PER_TIMEOUT 8
 
@@ -33,7 +33,7 @@ bool operation_completed(const struct session *session)
 	       transfer_done_is_due(&session->transfer);
 }
 
-/* Trace a step, and restart the wait. */
+/* Trace a step that has an effect. Restart the wait if the step is progress. */
 static void follow_step(struct session *session, const struct protocol *before,
 			enum event_type type, unsigned int actions)
 {
@@ -233,7 +233,7 @@ int64_t session_due(const struct session *session)
 	if (session->clocks.now < session->clocks.quiet_until)
 		return session->clocks.quiet_until;
 	own = own_deadline(session);
-	if (own > session->clocks.now) /* once it has passed, this side waits for the peer */
+	if (own > session->clocks.now) /* if `own` has passed, this side waits for the peer */
 		due = earlier(due, own);
 	if (session->protocol.phase == PHASE_EXCHANGING) {
 		due = earlier(due, session->clocks.keepalive_time);
