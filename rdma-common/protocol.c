@@ -83,8 +83,8 @@ bool digest_matched(const struct protocol *protocol)
  * side's last message. TCP may then still retransmit the peer's last message, and a keepalive that
  * finds no queue pair would break the connection.
  *
- * Also, over iWARP a server must not send before its client (RFC 5044, section 7.1.2). If its reply
- * to the connect request was lost and arrives together with a keepalive, the client gives up.
+ * Also, over iWARP a server must not send before its client (RFC 5044, section 7.1.2). If a lost
+ * reply to the connect request is sent again together with a keepalive, the client gives up.
  */
 bool keepalive_disturbs(const struct protocol *protocol, bool iwarp)
 {
@@ -109,7 +109,7 @@ bool needs_cause(const struct protocol *protocol, unsigned int cause)
 	       cause == protocol->peer_verdict.cause || cause == protocol->result.cause;
 }
 
-/* Return the result that is certain so far. Without one it is STATUS_PEER_LOST. */
+/* Return the result that is certain so far, or STATUS_PEER_LOST if none is certain. */
 static struct result conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
@@ -152,8 +152,8 @@ static bool counts_as_reason(const struct protocol *protocol, enum status status
 
 /*
  * Begin to close, if `reason` counts: disconnect, and post nothing more. A result that is certain
- * (conclusion()) outranks the reason. If the peer broke the protocol, only success and a reason to
- * give up outrank that.
+ * (conclusion()) outranks the reason. But if the peer broke the protocol, only success and this
+ * side's own reason to give up outrank STATUS_CONTENTS_WRONG.
  */
 static void begin_closing(struct step *step, struct result reason)
 {
@@ -189,20 +189,19 @@ static void establish(struct protocol *protocol)
 static void receive(struct step *step, enum remote_stage message)
 {
 	struct protocol *protocol = &step->protocol;
-	bool our_turn_first; /* this side has posted what must precede the message */
+	bool may_come; /* this side has posted everything that must precede the message */
 
 	switch (message) {
 	case REMOTE_MR: /* over iWARP the client must send first */
-		our_turn_first =
-			protocol->role == ROLE_SERVER || protocol->local >= LOCAL_MR_POSTED;
+		may_come = protocol->role == ROLE_SERVER || protocol->local >= LOCAL_MR_POSTED;
 		break;
 	case REMOTE_DONE:
-		our_turn_first = protocol->local >= LOCAL_MR_POSTED;
+		may_come = protocol->local >= LOCAL_MR_POSTED;
 		break;
 	default: /* a verdict follows this side's MSG_DONE */
-		our_turn_first = protocol->verifying && protocol->done_posted;
+		may_come = protocol->verifying && protocol->done_posted;
 	}
-	if (message != protocol->remote + 1 || !our_turn_first) {
+	if (message != protocol->remote + 1 || !may_come) {
 		close_with(step, STATUS_CONTENTS_WRONG);
 		return;
 	}
@@ -288,8 +287,8 @@ static void conclude_verification(struct step *step, struct result verdict)
 }
 
 /*
- * Return true if the session has a result that a refused post cannot change. Success is one only
- * after this side's verdict was sent, because that verdict may be the refused post.
+ * Return true if the session has a result that a refused post cannot change. Success counts only
+ * once this side's verdict is sent, because the refused post may have been that verdict.
  */
 static bool has_outcome(const struct protocol *protocol)
 {
@@ -299,7 +298,7 @@ static bool has_outcome(const struct protocol *protocol)
 	       (found != STATUS_SUCCESS || protocol->local == LOCAL_VERDICT_SENT);
 }
 
-/* Record a refused post. Its cause explains a local failure, if no event explains the post. */
+/* Record a refused post. If no event explains the refusal, `cause` explains a local failure. */
 static void note_refusal(struct protocol *protocol, unsigned int cause)
 {
 	protocol->post_failed = true;
@@ -308,9 +307,10 @@ static void note_refusal(struct protocol *protocol, unsigned int cause)
 
 /*
  * Handle a refused work request. Some providers refuse every post as soon as the kernel knows that
- * the peer has left, before the completion queue or the connection manager reports it. So stop
- * posting, and wait for an explanation until the deadline (explain_refusal()). Disconnecting at
- * once would flush work requests.
+ * the peer has left, before the completion queue or the connection manager reports that departure.
+ * So stop posting, and wait for an explanation until the deadline (explain_refusal()). Do not
+ * disconnect yet: that would flush work requests, and a flush looks like the peer's departure
+ * (shows_peer_left()). But a certain result needs no explanation, so disconnect at once.
  */
 static void refuse_send(struct step *step, unsigned int cause)
 {
@@ -329,8 +329,9 @@ static void refuse_send(struct step *step, unsigned int cause)
 /*
  * Handle the disconnection of the peer. The tutorial's program leaves as soon as it has MSG_DONE.
  * Soft-RoCE of Linux 6.12 may process the acknowledgment of that message after the disconnection,
- * and disconnecting then flushes the message. So wait until it completes (stop_lingering()). A peer
- * of this project needs no wait, because its verdict has arrived before.
+ * and disconnecting then flushes the message. So wait until the message completes
+ * (stop_lingering()). A peer of this project needs no wait: before it leaves, its verdict shows
+ * that it has the message.
  */
 static void lose_peer(struct step *step)
 {
@@ -391,8 +392,8 @@ static struct result unexplained_refusal(const struct protocol *protocol)
 }
 
 /*
- * Handle a deadline. Before closing, begin to close. While closing, the first deadline ends the
- * wait for an explanation and flushes posted work requests. If there are neither, or at the second
+ * Handle a deadline. Before closing, begin to close. The first deadline while closing stops waiting
+ * for an explanation, and flushes the posted work requests. If neither is pending, or at the next
  * deadline, finish.
  */
 static void expire(struct step *step, unsigned int cause)
@@ -401,7 +402,7 @@ static void expire(struct step *step, unsigned int cause)
 	bool waits = waits_for_explanation(protocol);
 
 	if (protocol->phase < PHASE_CLOSING) {
-		/* without a receive, no message of the peer can arrive */
+		/* a refused receive explains the timeout: no message of the peer could arrive */
 		begin_closing(step, protocol->post_failed
 					    ? unexplained_refusal(protocol)
 					    : (struct result){ STATUS_TIMED_OUT, cause });
@@ -536,7 +537,7 @@ static void proceed(struct step *step)
 	}
 }
 
-/* Return the result of a session that seemed to have lost its peer, now that it is over. */
+/* Return the result of a finished session whose peer seemed to be lost. */
 static struct result final_result(const struct protocol *protocol)
 {
 	struct result found = conclusion(protocol);

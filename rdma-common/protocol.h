@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The state machine of a session: states, events, and the actions that follow from them. Pure: no
- * verbs, no clock, no input or output, no allocation. rdma-common.c drives it.
+ * verbs, no clock, no input or output, no allocation. session.c feeds events, and rdma-common.c
+ * executes actions.
  *
  * The messages of a session:
  *
@@ -17,7 +18,7 @@
  *
  * MSG_DONE follows the sender's WRITE or completed READ. After both MSG_DONEs each side verifies
  * its incoming payload. From its MSG_MR on, each side reports the progress of both streams by
- * MSG_WINDOW. A side that gives up sends a bad MSG_VERDICT at any time after its MSG_MR.
+ * MSG_WINDOW. A side that gives up sends a bad MSG_VERDICT at once, but after its MSG_MR.
  *
  * Threads: the connection's thread; the main thread before and after that thread runs.
  */
@@ -37,7 +38,8 @@ enum phase {
 };
 
 /*
- * Progress of this side. Its work requests complete in this order, because they share a send queue.
+ * Progress of this side, in this order: work requests of one send queue complete in the order of
+ * their posts. A side that gives up may skip stages until LOCAL_VERDICT_POSTED.
  */
 enum local_stage {
 	LOCAL_IDLE,
@@ -86,7 +88,7 @@ struct protocol {
 	bool disconnected; /* DISCONNECTED was reported */
 	bool drained;      /* no posted work request is outstanding, while closing */
 	bool overdue;      /* the first deadline of closing has passed */
-	bool post_failed;  /* a post was refused, and no event has explained that yet */
+	bool post_failed;  /* a post was refused, and no event has explained the refusal yet */
 	bool lingers;      /* the peer has left, and disconnecting waits for MSG_DONE to complete */
 	unsigned int post_cause; /* the cause of the refused post */
 	/* This side's verdict on the incoming payload, or its reason to give up. */
@@ -100,7 +102,7 @@ enum event_type {
 	EVENT_MR_RECEIVED,
 	EVENT_DONE_RECEIVED,
 	EVENT_VERDICT_RECEIVED, /* status: the peer's verdict */
-	EVENT_PEER_GAVE_UP,     /* status: a bad verdict that came before both MSG_DONEs */
+	EVENT_PEER_GAVE_UP,     /* status: a bad verdict that does not follow both MSG_DONEs */
 	EVENT_MR_SENT,
 	EVENT_DONE_DUE, /* MSG_DONE may be posted: transfer_done_is_due() */
 	EVENT_DONE_SENT,
@@ -152,16 +154,16 @@ struct step protocol_step(struct protocol protocol, struct event event);
 
 /*
  * Return true if EVENT_FLUSHED can change the state. Most requests are flushed while closing, when
- * it seldom can.
+ * the event seldom has an effect.
  */
 bool flush_matters(const struct protocol *protocol);
 
-/* Return true if this text explains, or may still explain, how the session ends. */
+/* Return true if text number `cause` explains, or may still explain, how the session ends. */
 bool needs_cause(const struct protocol *protocol, unsigned int cause);
 
 /*
- * Return true from the exchange of both MSG_MRs until this side's MSG_DONE. Only then requests of
- * the operation may be posted.
+ * Return true from the exchange of both MSG_MRs until this side posts MSG_DONE, gives up or closes.
+ * Only during this time may requests of the operation be posted.
  */
 static inline bool operation_runs(const struct protocol *protocol)
 {
