@@ -3,7 +3,7 @@
 
 /*
  * Return the bucket of a latency. Each nanosecond below 256 has a bucket of its own. From 256 on,
- * each power of two has 128 buckets.
+ * there are 128 buckets from each power of two to the next.
  */
 static unsigned int bucket_of(uint64_t nanoseconds)
 {

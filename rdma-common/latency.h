@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Latencies of operations, counted in buckets: the memory does not grow with their number. A bucket
- * is 1 ns wide, or at most 1/128 of its value.
+ * Latencies of operations, counted in buckets, so that the memory does not grow with the number of
+ * operations. A bucket is 1 ns wide, or at most 1/128 of its value.
  *
  * Threads: the connection's thread while it runs; afterwards the main thread.
  */

@@ -21,14 +21,14 @@ struct interval_clock {
 	int64_t length;           /* milliseconds, or 0 without --interval */
 	int64_t end;              /* end of the current interval in milliseconds, or INT64_MAX */
 	int64_t begin;            /* start of the current interval */
-	uint64_t bytes;           /* bytes completed before it */
-	struct counters counters; /* the port's counters at its start */
+	uint64_t bytes;           /* bytes completed before the current interval */
+	struct counters counters; /* the port's counters at `begin` */
 };
 
 struct measurement {
 	/*
 	 * The time just before the first post. If this side does not operate, it is the time when
-	 * the peer may begin. Before that it is 0.
+	 * the peer may begin. It is 0 until then.
 	 */
 	int64_t started;
 	int64_t completed;     /* time of the latest completion that was counted */
@@ -42,10 +42,10 @@ struct measurement {
 
 /* An interval of a session's operation. Times are in seconds since the operation began. */
 struct interval {
-	unsigned int session;
+	unsigned int session; /* number of the connection */
 	double begin, end;
-	uint64_t bytes; /* bytes completed in the interval */
-	struct counters growth;
+	uint64_t bytes;         /* bytes completed in the interval */
+	struct counters growth; /* growth of the port's counters */
 };
 
 /*
@@ -67,14 +67,14 @@ void measurement_begin(struct measurement *measurement, int64_t now, unsigned in
 /* Record that the requests from `position` of the stream on are posted at `now`. */
 static inline void measurement_post(struct measurement *measurement, uint64_t position, int64_t now)
 {
-	/* at depth 1, where latencies are measured, a pass begins where the last one ended */
+	/* latencies need depth 1, where a pass begins once all bytes before it have completed */
 	if (measurement->latency && position == measurement->bytes)
 		measurement->pass_posted = now;
 }
 
 /*
- * Record that the first `bytes` of all passes had completed at `now`. They count if they end a pass
- * of `pass` bytes, or if the length of a pass is unknown.
+ * Record that the first `bytes` of all passes had completed at `now`. They count only if another
+ * pass of `pass` bytes is complete, or if `pass` is LENGTH_UNKNOWN.
  */
 static inline void measurement_complete(struct measurement *measurement, uint64_t bytes,
 					uint64_t pass, int64_t now)
@@ -94,8 +94,8 @@ static inline void measurement_complete(struct measurement *measurement, uint64_
 
 /*
  * End the current interval at `now`, and begin the next one. `bytes` have completed in all passes,
- * and the port has these `counters`. Store the interval in `interval`, except its session. If it
- * has no duration, return false and change nothing.
+ * and the port has these `counters`. Store the interval in `interval`, except its session. If the
+ * interval has no duration, return false and change nothing.
  */
 bool measurement_end_interval(struct measurement *measurement, int64_t now, uint64_t bytes,
 			      const struct counters *counters, struct interval *interval);
@@ -103,7 +103,7 @@ bool measurement_end_interval(struct measurement *measurement, int64_t now, uint
 /* If the interval ends at `milliseconds` or earlier, let it end one length later. */
 void measurement_postpone_interval(struct measurement *measurement, int64_t milliseconds);
 
-/* Return the rate of the operation in bit/s, or 0 if it was not measured. */
+/* Return the rate of the operation in bit/s, or 0 if no time was measured. */
 double measurement_rate(const struct measurement *measurement);
 
 /*

@@ -38,7 +38,7 @@ enum status program_open(struct program *program)
 		reserve_siw_offset(&program->process);
 	program->regions.budget = memory_budget();
 #ifdef M_ARENA_MAX
-	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little for arenas of their own */
+	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little to need arenas of their own */
 #endif
 	program->processors = usable_processors();
 	return STATUS_SUCCESS;
@@ -50,7 +50,7 @@ enum wakeup program_wait(struct program *program, int64_t deadline, struct cm_ev
 	enum wakeup wakeup =
 		process_wait(&program->process, deadline, event, device_event, (void **)ended);
 
-	if (wakeup == WAKEUP_ENDED && !*ended) { /* a helper whose connection is gone */
+	if (wakeup == WAKEUP_ENDED && !*ended) { /* an abandoned helper has ended */
 		program->regions.stuck_helpers--;
 		return WAKEUP_OTHER;
 	}

@@ -20,7 +20,7 @@ const char *wr_name(uint64_t wr_id, enum operation operation)
 bool wc_shows_lost_connection(const struct ibv_wc *completion, bool iwarp)
 {
 	return completion->status == IBV_WC_WR_FLUSH_ERR ||
-	       /* a killed program loses its receive buffers before its queue pair */
+	       /* a killed peer loses its receive buffers before its queue pair */
 	       completion->status == IBV_WC_REM_OP_ERR ||
 	       /* soft-iWARP reports a broken TCP connection in this way */
 	       (iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
@@ -38,8 +38,8 @@ enum status completion_status(const struct ibv_wc *completion)
 	case IBV_WC_RESP_TIMEOUT_ERR:
 	case IBV_WC_REM_ABORT_ERR:
 		return STATUS_PEER_LOST;
-	case IBV_WC_LOC_LEN_ERR:   /* a message that is too long */
-	case IBV_WC_LOC_QP_OP_ERR: /* Soft-RoCE: a message that is too long */
+	case IBV_WC_LOC_LEN_ERR:   /* a received message is too long */
+	case IBV_WC_LOC_QP_OP_ERR: /* Soft-RoCE: a received message is too long */
 		return wr_kind(completion->wr_id) == WR_RECEIVE ? STATUS_CONTENTS_WRONG
 								: STATUS_LOCAL_FAILURE;
 	default:

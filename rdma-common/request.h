@@ -66,7 +66,7 @@ static inline unsigned int inline_flag(uint64_t size, unsigned int most)
 /* Maximum number of work requests in one call of ibv_post_send(3). */
 #define BATCH 32
 
-/* A linked list of work requests. One or more are posted, from the first on. */
+/* A linked list of work requests. Each post takes one or more, from the first on. */
 struct batch {
 	uint64_t local, remote;   /* start addresses of this side's and the peer's region */
 	unsigned int inline_size; /* maximum bytes of an inline work request */
@@ -75,9 +75,9 @@ struct batch {
 };
 
 /*
- * Allocate a batch for an operation between the regions `local` and `remote`, and set its constant
- * fields. The peer's MSG_MR describes `remote`. Return NULL with errno if memory runs out. The
- * caller frees the batch with free(3).
+ * Allocate a batch for an operation between `local` and the region of the peer's MSG_MR `remote`,
+ * and set its constant fields. Return NULL with errno if memory runs out. The caller frees the
+ * batch with free(3).
  */
 struct batch *batch_create(enum operation operation, const struct region *local,
 			   const struct message *remote, unsigned int inline_size);

@@ -12,7 +12,8 @@ int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument)
 
 	if (error)
 		return error;
-	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* if it fails, the default works */
+	/* if this fails, the default size works */
+	pthread_attr_setstacksize(&attributes, STACK_SIZE);
 	error = pthread_create(thread, &attributes, routine, argument);
 	pthread_attr_destroy(&attributes);
 	return error;

@@ -2,7 +2,7 @@
 /*
  * Threads with a small stack, because there may be thousands.
  *
- * Threads: any; no lock.
+ * Threads: any.
  */
 #ifndef RDMA_COMMON_THREAD_H
 #define RDMA_COMMON_THREAD_H
