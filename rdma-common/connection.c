@@ -25,7 +25,7 @@ static void setup_init(struct setup *setup, struct program *program, struct rdma
 	setup->id = id;
 	setup->number = program->created;
 	setup->tos = -1;
-	/* in a --check a server sends a pattern, whatever its own payload is */
+	/* in a session of --check a server sends a pattern instead of its own payload */
 	setup->payload = options->check ? payload_pattern(options->pattern_size) : program->payload;
 	setup->terms.options = &setup->options;
 	setup->terms.outgoing_length = setup->payload.length;
@@ -79,7 +79,7 @@ struct connection *connection_create(struct program *program, struct rdma_cm_id 
 	setup_init(&connection->setup, program, id, options);
 	connection->setup.peer = endpoint_of(peer);
 	connection->shared.wake = -1;
-	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a better one */
+	connection->setup_refusal = REFUSAL_SETUP; /* a later step may set a more exact reason */
 	id->context = connection;
 	link_connection(program, connection);
 	atomic_fetch_add(&program->regions.sessions, 1);
@@ -257,7 +257,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 /* ---- Negotiating ---- */
 
-/* Create the session. The connection's thread will own it. */
+/* Create the session, which the connection's thread owns later. */
 static enum status create_session(struct connection *connection, struct failure *failure)
 {
 	const struct setup *setup = &connection->setup;
@@ -283,7 +283,7 @@ static enum status create_session(struct connection *connection, struct failure 
 	return STATUS_SUCCESS;
 }
 
-/* Allocate the latency counts if they are reported. At a depth above 1 they mean nothing. */
+/* Allocate the latency counts if they are reported. At a depth above 1 passes overlap. */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = &connection->setup.options;
@@ -298,7 +298,7 @@ static enum status create_latency(struct connection *connection, struct failure 
 	return STATUS_SUCCESS;
 }
 
-/* Return the plan of both streams. The rings are not registered yet, so it lacks them. */
+/* Return the plan of both streams, without the sizes of the rings, which register_rings() sets. */
 static struct transfer_plan plan_transfer(const struct connection *connection)
 {
 	const struct setup *setup = &connection->setup;
@@ -460,7 +460,7 @@ static void notify_thread(struct connection *connection, enum notification notif
 	eventfd_write(connection->shared.wake, 1);
 }
 
-/* Notify the connection's thread that the peer is lost. Without a thread, record that. */
+/* Notify the connection's thread that the peer is lost. Without a thread, record the loss. */
 static void notify_end(struct connection *connection, enum notification notification)
 {
 	if (connection->running)
@@ -471,8 +471,8 @@ static void notify_end(struct connection *connection, enum notification notifica
 }
 
 /*
- * Notify the connection's thread of a failure, unless it was notified of one before. Without a
- * thread, record the failure.
+ * Notify the connection's thread of a failure, unless it had the same notification before. Without
+ * a thread, record the failure.
  */
 static void notify_failure(struct connection *connection, enum notification notification,
 			   const struct failure *failure)
@@ -493,7 +493,7 @@ enum status connection_start(struct connection *connection)
 {
 	int error;
 
-	if (!connection->session) /* no memory for it */
+	if (!connection->session) /* create_session() has failed */
 		return connection->setup.failure.status;
 	error = start_thread(&connection->thread, session_run, connection->session);
 	connection->running = !error;
@@ -505,8 +505,8 @@ enum status connection_start(struct connection *connection)
 }
 
 /*
- * Reject the peer with a reason. If that fails, rdma_destroy_id(3) will reject it without one. Then
- * find out if the setup call failed because the peer has withdrawn.
+ * Reject the peer with a reason. If that fails, rdma_destroy_id(3) later rejects the peer without a
+ * reason. Find out if a setup call had failed because the peer has withdrawn.
  */
 static void reject(struct connection *connection, enum refusal refusal)
 {
@@ -519,7 +519,7 @@ static void reject(struct connection *connection, enum refusal refusal)
 		may_mean_withdrawn(connection->setup_error, setup->terms.limits.iwarp);
 }
 
-static void setup_failed(struct connection *connection, int error)
+static void fail_setup(struct connection *connection, int error)
 {
 	connection->setup_error = error;
 	reject(connection, connection->setup_refusal);
@@ -530,7 +530,7 @@ void connection_fail_accept(struct connection *connection, int error)
 	const struct terms *terms = &connection->setup.terms;
 	struct failure failure;
 
-	setup_failed(connection, error);
+	fail_setup(connection, error);
 	accept_failed(connection->setup.id, &terms->limits, &terms->peer, error, &failure);
 	notify_failure(connection, NOTIFY_FAILED, &failure);
 }
@@ -576,7 +576,7 @@ static void handle_unreachable(struct connection *connection, const struct cm_ev
 	struct failure failure;
 
 	if (event->library_error && !connection->setup_error) /* the first event counts */
-		setup_failed(connection, event->library_error);
+		fail_setup(connection, event->library_error);
 	explain_not_established(event, &failure);
 	notify_failure(connection, NOTIFY_NOT_ESTABLISHED, &failure);
 }
@@ -651,9 +651,9 @@ static void handle_device_event(struct program *program, const struct device_eve
 		    ibv_event_type_str(event->type));
 	if (!connection)
 		return;
-	/* over TCP each event of a queue pair means a broken connection */
+	/* over iWARP each event of a queue pair means that the TCP connection broke */
 	if (connection->setup.terms.limits.iwarp && event->type != IBV_EVENT_CQ_ERR) {
-		if (connection->running) /* else the event that gives the reason follows */
+		if (connection->running) /* otherwise an event with the reason follows */
 			notify_thread(connection, NOTIFY_BROKEN);
 		return;
 	}
@@ -707,7 +707,7 @@ static void classify_rate(const struct connection *connection, struct failure *o
 			    rate_describe(rate).text, rate_describe(wanted).text);
 }
 
-/* Join the thread, and keep what it has found. */
+/* Join the thread, and take over its counters and its abandoned helpers. */
 static void join_thread(struct connection *connection)
 {
 	pthread_join(connection->thread, NULL);
@@ -728,7 +728,7 @@ enum status connection_join(struct connection *connection)
 	connection->outcome = connection->ended ? session_result(session) : setup->failure;
 	correct_loss(connection, &connection->outcome);
 	classify_rate(connection, &connection->outcome);
-	if (setup->before.any && !connection->after.any) /* a session without a verdict */
+	if (setup->before.any && !connection->after.any) /* the session sent no verdict */
 		read_counters(setup, &connection->after);
 	return connection->outcome.status;
 }

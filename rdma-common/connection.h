@@ -49,15 +49,15 @@ struct connection {
  * even on failure. If memory runs out, print and record a message, reject a client's request, and
  * return NULL.
  *
- * If there are other connections, or --connections is above 1, the output lines of the new one
- * start with its number.
+ * If there are other connections, or --connections is above 1, the output lines of the new
+ * connection start with its number.
  */
 struct connection *connection_create(struct program *program, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer);
 
 /*
- * Destroy the connection's resources, in the one order that works. Print a warning for each that
- * remains. Free the connection, unless its completion queue remains.
+ * Destroy the connection's resources, in the one order that works. Print a warning for each
+ * resource that remains. Free the connection, unless its completion queue remains.
  */
 void connection_destroy(struct connection *connection);
 
@@ -70,7 +70,7 @@ enum status connection_set_tos(struct connection *connection);
 /*
  * Create the protection domain, the completion queue and the queue pair. Register the memory of
  * messages. Post the receives: they must precede the peer's first SEND, because iWARP has no retry.
- * The device must be known. With `one_way` only the client operates.
+ * The id must have a device. With `one_way` only the client operates.
  *
  * On failure record the cause, and the reason for the peer in connection->setup_refusal.
  * connection_destroy() cleans up.
@@ -90,33 +90,33 @@ enum status connection_negotiate(struct connection *connection, const struct pee
 				 const struct cm_event *event);
 
 /*
- * Return the parameters for rdma_connect(3) or rdma_accept(3). Encode the hello into `wire`, which
- * must live as long as they do.
+ * Return the parameters for rdma_connect(3) or rdma_accept(3). Encode the hello into `wire`, to
+ * which the parameters refer.
  */
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE]);
 
 /*
- * Start the connection's thread. It runs the session after a negotiation, and closes one that has
- * failed. It ends with the session. On failure record the cause.
+ * Start the connection's thread, which runs the session to its end. If the connection has failed,
+ * the thread only closes it. Without a session no thread starts. On failure record the cause.
  */
 enum status connection_start(struct connection *connection);
 
 /*
- * Reject the client's request with this reason, which is also the cause unless the session has
- * failed before. Call connection_join() next.
+ * Reject the client's request with this reason. Record the reason as the cause, unless the
+ * connection has failed before. Call connection_join() next.
  */
 void connection_reject(struct connection *connection, enum refusal refusal);
 
 /*
- * Reject the client because rdma_accept(3) failed with `error`, and stop the session. Its thread
- * runs.
+ * Reject the client because rdma_accept(3) failed with `error`, and stop the session. The
+ * connection's thread may run.
  */
 void connection_fail_accept(struct connection *connection, int error);
 
 /*
  * Record why the connection failed, unless it is over. Return `status`. A thread that is started
- * nevertheless disconnects for this reason.
+ * later closes the connection for this reason.
  */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...) __attribute__((format(printf, 3, 4)));
@@ -124,14 +124,14 @@ enum status connection_fail(struct connection *connection, enum status status, c
 /* Fail the connection because its deadline has passed. */
 void connection_expire(struct connection *connection);
 
-/* Return true if the session is over, has failed or was interrupted. */
+/* Return true if a failure is recorded, or the connection's thread was joined. */
 bool connection_is_over(const struct connection *connection);
 
 /* Handle an event that means the same in both programs. The connection's thread may run. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 
 /*
- * Stop all connections: the event channel has failed, or else the program was interrupted. Their
+ * Stop all connections, because the event channel has failed or the program was interrupted. Their
  * threads may run.
  */
 void connection_stop_all(struct program *program);
