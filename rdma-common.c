@@ -955,7 +955,8 @@ static inline int poll_completions(struct session *session, struct ibv_wc *compl
 		return count;
 	if (session->protocol.phase < PHASE_CLOSING)
 		session_fail(session, STATUS_LOCAL_FAILURE,
-			     "ibv_poll_cq failed, and the driver gives no reason");
+			     "ibv_poll_cq failed, and the driver gives no reason; see its "
+			     "messages ('dmesg')");
 	return 0;
 }
 

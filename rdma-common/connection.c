@@ -191,8 +191,8 @@ static enum status create_queues(struct connection *connection, struct failure *
 	if (!setup->cq)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "ibv_create_cq failed, and the driver gives no reason; perhaps "
-				   "it has no more completion queues for this process: try fewer "
-				   "sessions at a time");
+				   "the device has no completion queue left for this process: try "
+				   "fewer sessions at a time");
 	error = verb_error(ibv_req_notify_cq(setup->cq, 0));
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
@@ -638,7 +638,8 @@ static void explain_device_event(const struct device_event *event, struct failur
 			    "the peer sent a request that RDMA device %s cannot accept: %s",
 			    event->device.text, ibv_event_type_str(event->type));
 	else
-		failure_set(failure, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
+		failure_set(failure, STATUS_LOCAL_FAILURE,
+			    "RDMA device %s reports: %s; see the driver's messages ('dmesg')",
 			    event->device.text, ibv_event_type_str(event->type));
 }
 

@@ -46,8 +46,8 @@ load fake
 
 @test "a failed call is reported even if the driver gives no reason" {
 	outcomes client <<-END
-	1	no-cq	ibv_create_cq failed, and the driver gives no reason
-	1	fail:ibv_poll_cq:1:5	ibv_poll_cq failed
+	1	no-cq	ibv_create_cq failed, and the driver gives no reason; perhaps the device has no completion queue left for this process: try fewer sessions at a time
+	1	fail:ibv_poll_cq:1:5	ibv_poll_cq failed, and the driver gives no reason; see its messages ('dmesg')
 	1	fail:ibv_poll_cq:1+:5	ibv_poll_cq failed
 	1	fail:ibv_poll_cq:8+:5	ibv_poll_cq failed
 	END
@@ -253,7 +253,7 @@ load fake
 	printf '1\tsent-MR+async:%d\tdouble0 reports: device event %d\n' 0 0 1 1 | outcomes both # CQ_ERR QP_FATAL
 	# over iWARP an event of the queue pair means that the connection broke
 	outcomes <<-END
-	both	1	iwarp sent-MR+async:0	RDMA device double0 reports: device event 0
+	both	1	iwarp sent-MR+async:0	RDMA device double0 reports: device event 0; see the driver's messages ('dmesg')
 	client	6	iwarp sent-MR+async:1 received-MR!	the peer left
 	END
 	# QP_REQ_ERR QP_ACCESS_ERR: the peer's request caused the event
