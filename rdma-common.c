@@ -598,7 +598,7 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 	case WR_OPERATION:
 		handle_operation_completion(session);
 		break;
-	case WR_KEEPALIVE: /* no progress: the peer's adapter answers even if the program hangs */
+	case WR_KEEPALIVE: /* no progress: the peer's adapter answers even if its program hangs */
 		break;
 	}
 }
@@ -606,8 +606,8 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 /* ---- Notifications from the main thread ---- */
 
 /*
- * Once the connection is established, ignore the event. Linux since 6.0 reports UNREACHABLE to a
- * RoCE client when its host loses the peer's MAC address, even for a moment.
+ * Ignore the notification once the connection is established: Linux since 6.0 reports UNREACHABLE
+ * to a RoCE client when its host loses the peer's MAC address, even for a moment.
  */
 static void handle_not_established(struct session *session)
 {
