@@ -455,9 +455,10 @@ static void handle_verdict(struct session *session, uint64_t value)
 			"the peer gave up: it could not read its outgoing payload, or could not "
 			"receive, verify or store the incoming one; see its messages");
 	else
-		explain_event(session, type, STATUS_REFUSED,
-			      "the peer could not receive, verify or store the payload; see its "
-			      "messages");
+		explain_event(
+			session, type, STATUS_REFUSED,
+			"the peer could not receive, verify or store this side's payload; see "
+			"its messages");
 }
 
 static void handle_message(struct session *session, unsigned int slot, uint32_t size)

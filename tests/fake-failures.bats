@@ -97,7 +97,7 @@ load fake
 	client	6	write abandons fail:ibv_post_send:3:22 operation=12	RDMA WRITE failed: completion status 12
 	client	1	write abandons fail:ibv_post_send:3:22 received-DONE+async:1 operation=5	RDMA device double0 reports
 	client	130	write abandons fail:ibv_post_send:2:22 received-DONE+signal:2	interrupted
-	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer could not receive, verify or store the payload
+	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer could not receive, verify or store this side's payload
 	END
 }
 

@@ -138,7 +138,7 @@ load fake
 		7	payload:30000 ring:3000 gives-up:$step set:verdict.status=7	contents are wrong
 		END
 	done
-	outcomes both <<<"4	gives-up:7	the peer could not receive, verify or store the payload; see its messages"
+	outcomes both <<<"4	gives-up:7	the peer could not receive, verify or store this side's payload; see its messages"
 }
 
 @test "streams: a side that gives up early sends a verdict; the other side sends none" {
