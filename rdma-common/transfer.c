@@ -46,9 +46,7 @@ static uint64_t all_passes(const struct stream_plan *plan)
 	return product;
 }
 
-/*
- * Return true if a WRITE's source refills its ring when bytes are consumed, not when they complete.
- */
+/* Return true if a WRITE's source refills its ring only when the sink has consumed bytes. */
 static bool refills_when_consumed(const struct transfer *transfer)
 {
 	return transfer->plan.writes && transfer->plan.completes_early;
@@ -103,7 +101,10 @@ static void size_requests(struct transfer *transfer)
 			   (operation->size < longest || operation->depth < plan->depth);
 }
 
-/* If all of the round has completed, end it and begin the next one. */
+/*
+ * If the bytes of the round have completed, begin the next round with the bytes that are in flight
+ * now. Measure only a round that begins with at least half of the possible requests.
+ */
 static void end_round(struct transfer *transfer, int64_t now)
 {
 	struct transfer_operation *operation = &transfer->operation;
@@ -129,7 +130,7 @@ static uint64_t produced_end(const struct transfer *transfer, const struct trans
 	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
 }
 
-/* Return the final value of `filled`. It is one pass if that stays in the ring. */
+/* Return the final value of `filled`. It is one pass if the ring holds the pass that repeats. */
 static uint64_t source_end(const struct transfer *transfer)
 {
 	const struct transfer_stream *stream = &transfer->source.stream;
@@ -178,7 +179,7 @@ static bool is_end_to_mark(const struct transfer *transfer)
 
 /*
  * Return the sink's `consumed`. For a WRITE, bytes that stay in the ring count as consumed when
- * they arrive. The source never changes them, but may need the report to refill its own ring.
+ * they arrive, because the source may need the report to refill its own ring.
  */
 static uint64_t consumed(const struct transfer *transfer)
 {
@@ -452,8 +453,8 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "reports fewer produced bytes than before";
-	/* `last` stays unknown for a timed WRITE that repeats */
-	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
+	/* while the end is not known, `last` is LENGTH_UNKNOWN, which is no position */
+	if (produced > last || produced == LENGTH_UNKNOWN)
 		return sink->produced == last ? "reports produced bytes after the end of the "
 						"payload"
 					      : "reports more produced bytes than agreed";
@@ -695,7 +696,7 @@ static bool has_signal(const struct transfer_operation *operation)
 
 /*
  * Ask for a completion once per depth/4 requests, and always with the last request that bytes and
- * depth allow now. Later requests, or the end of the session, may depend on that one.
+ * depth allow now. Later requests, or the end of the session, may depend on that completion.
  */
 bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {

@@ -7,9 +7,9 @@
  * Threads: the connection's thread; the main thread before and after that thread runs.
  *
  * A direction is a stream of bytes from a source to a sink. A position counts bytes from the
- * beginning of the stream. In each ring, byte x is at offset x modulo the ring's length (an
- * exception: local_span). The advertised ring is the region of MSG_MR. The operating side moves the
- * stream between its own ring and the advertised one.
+ * beginning of the stream. The advertised ring is the region of MSG_MR. The operating side moves
+ * the stream between its own ring and the advertised one. Byte x is in each ring at offset x modulo
+ * the ring's length, or modulo a shorter length (local_span, remote_span).
  *
  *     WRITE  source -fill-> own ring -RDMA WRITE-> advertised ring -copy-> sink
  *     READ   source -fill-> advertised ring -RDMA READ-> own ring -copy-> sink
@@ -17,7 +17,7 @@
  * Each side reports three positions in MSG_WINDOW. They only grow:
  *
  *     produced  READ: bytes that the source has filled
- *               WRITE: bytes that are posted. MSG_WINDOW cannot overtake a WRITE.
+ *               WRITE: bytes that are posted. They arrive before this MSG_WINDOW.
  *     consumed  READ: bytes that are read, so that the source may refill
  *               WRITE: bytes that the sink has copied out, so that the source may overwrite
  *     stored    bytes that the sink has digested and, with --output, written. Before a good
@@ -25,7 +25,7 @@
  *
  * A stream "repeats" if it may have several passes, and a whole pass fits into the advertised ring.
  * Every pass then sends the same bytes, as with perftest. The operating side's position (WRITE:
- * produced, READ: consumed) counts all passes, only to show progress. MSG_DONE counts one pass.
+ * produced, READ: consumed) counts all passes, to show progress. MSG_DONE counts one pass.
  *
  * Times are milliseconds of any monotonic clock.
  */
@@ -48,10 +48,10 @@
 #define TRANSFER_MILLISECONDS 250 /* age at which progress is reported */
 
 /*
- * Initial and maximum bytes of requests in flight. The number doubles each time all of them
- * complete within TRANSFER_MILLISECONDS. On a wire of 2 Mbit/s it stays at the initial number.
- * There a request arrives about a second after its post, so no adapter retransmits packets that are
- * only slow.
+ * Initial and maximum bytes of requests in flight. The number doubles each time these bytes
+ * complete within TRANSFER_MILLISECONDS. A wire of 2 Mbit/s carries the initial number in about a
+ * second, so the number does not grow. With more bytes in flight a request would wait longer, and
+ * the adapter would retransmit packets that are only slow.
  */
 #define TRANSFER_IN_FLIGHT     ((uint64_t)256 << 10)
 #define TRANSFER_MAX_IN_FLIGHT ((uint64_t)8 << 20)
@@ -70,21 +70,25 @@ struct stream_plan {
 struct transfer_plan {
 	bool writes; /* the operation is RDMA WRITE, else RDMA READ */
 	/*
-	 * A completed WRITE does not mean that the adapter has read the memory: over iWARP the
-	 * provider may send without copying. So the source overwrites only bytes that the sink has
-	 * consumed. If its ring is shorter than the advertised one, it reports `produced` after
-	 * each 1/share of its ring. The peer answers as soon as it has consumed these bytes.
+	 * A WRITE may complete before the adapter has read the memory. Over iWARP the provider may
+	 * send without copying. So the source overwrites only bytes that the sink has consumed. A
+	 * source whose ring is shorter than the advertised one reports `produced` after each
+	 * 1/share of its ring. The sink answers as soon as it has consumed these bytes.
 	 */
 	bool completes_early;
 	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
 	uint64_t request_size; /* maximum bytes of a request */
-	/* Maximum number of unconfirmed MSG_WINDOWs. 0 if the peer does not know MSG_WINDOW. */
+	/*
+	 * Maximum number of unconfirmed MSG_WINDOWs of each side. It is 0 if the peer does not know
+	 * MSG_WINDOW.
+	 */
 	unsigned int credits;
 	/*
-	 * Number of unconfirmed MSG_WINDOWs of the peer that requires an answer: 2 to credits - 1.
+	 * Answer as soon as this many MSG_WINDOWs of the peer are unconfirmed. From 2 to
+	 * `credits` - 1.
 	 */
 	unsigned int answer;
-	unsigned int share;          /* progress of 1/share of the ring is reported at once */
+	unsigned int share; /* flow control reports progress of 1/share of the ring at once */
 	struct stream_plan outgoing; /* this side is the source */
 	struct stream_plan incoming; /* this side is the sink */
 };
@@ -94,9 +98,9 @@ struct transfer_stream {
 	struct stream_plan plan;
 	uint64_t advertised_size; /* bytes of the advertised ring. 0 if not known yet. */
 	uint64_t length;          /* bytes of all passes. LENGTH_UNKNOWN before the end is known. */
-	bool agreed;      /* the length is known from the beginning, so its end is not reported */
-	uint64_t quarter; /* bytes of progress that are reported at once */
-	/* A byte's offset in this side's ring and in the peer's is its position modulo these. */
+	bool agreed;      /* the length is known from the beginning, so the end needs no report */
+	uint64_t quarter; /* bytes of progress that flow control reports at once */
+	/* Byte x is at offset x % local_span in this side's ring, x % remote_span in the peer's. */
 	uint64_t local_span, remote_span;
 	bool fits_ring; /* this side's ring holds the whole stream, or one pass if it repeats */
 	bool repeats;   /* every pass sends the same bytes, and may overwrite the pass before */
@@ -112,15 +116,15 @@ struct transfer_source {
 	struct transfer_stream stream;
 	uint64_t filled;              /* end of the bytes filled into the ring */
 	uint64_t advertised_produced; /* last `produced` reported to the peer */
-	uint64_t consumed;            /* last reported by the peer */
-	uint64_t stored;              /* last reported by the peer. Only a sign of progress. */
+	uint64_t consumed;            /* last `consumed` reported by the peer */
+	uint64_t stored;              /* last `stored` reported by the peer: a sign of progress */
 	bool advertised_end;          /* the end was reported to the peer */
 };
 
 /* Positions of the incoming stream, whose sink is this side. */
 struct transfer_sink {
 	struct transfer_stream stream;
-	uint64_t produced; /* last reported by the peer */
+	uint64_t produced; /* last `produced` reported by the peer */
 	uint64_t copied;   /* end of the bytes copied out of the ring */
 	uint64_t stored;   /* end of the bytes that are digested and, with --output, stored */
 	uint64_t advertised_consumed; /* last `consumed` reported to the peer */
@@ -130,7 +134,7 @@ struct transfer_sink {
 
 /* A signal: an outstanding request that asks for a completion. */
 struct transfer_signal {
-	uint64_t request;
+	uint64_t request;  /* number of the request */
 	uint64_t position; /* position in the stream after the request */
 };
 
@@ -155,7 +159,7 @@ struct transfer_operation {
 /* Numbers of MSG_WINDOWs in both directions. */
 struct transfer_credits {
 	uint64_t sent, confirmed; /* this side's MSG_WINDOWs: sent, and confirmed by the peer */
-	uint64_t received, advertised; /* the peer's MSG_WINDOWs: received, and confirmed to it */
+	uint64_t received, advertised; /* the peer's MSG_WINDOWs: received, and confirmed */
 };
 
 /* One side of a session. The caller may read it. Only this module changes it. */
@@ -200,9 +204,9 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan);
 uint64_t transfer_advertise(struct transfer *transfer);
 
 /*
- * Handle the peer's MSG_MR. Its region has `ring` bytes, and must not wrap. `produced` of them may
- * be read; a WRITE ignores that. Return NULL, or the broken rule: a static string that follows "the
- * peer's memory region ".
+ * Handle the peer's MSG_MR, whose region has `ring` bytes and must not wrap around. A READ may read
+ * `produced` of them. A WRITE ignores this number. Return NULL, or the broken rule: a static string
+ * that follows "the peer's memory region ".
  */
 const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
@@ -218,8 +222,8 @@ int64_t transfer_window_time(struct transfer *transfer, int64_t now);
 bool transfer_reports_by_age(const struct transfer *transfer);
 
 /*
- * Return the MSG_WINDOW to post now, and count it as sent. Call this only if it is due and
- * window_may_be_sent().
+ * Return the MSG_WINDOW to post now, and count it as sent. Call this only if one is due
+ * (transfer_window_time()) and window_may_be_sent().
  */
 struct window transfer_make_window(struct transfer *transfer);
 
@@ -231,7 +235,8 @@ const char *transfer_accept_window(struct transfer *transfer, const struct windo
 
 /*
  * Return true if MSG_DONE follows the operation without a wait for its completion. A SEND never
- * overtakes a WRITE. It may overtake a READ, and the peer would free memory that is being read.
+ * overtakes a WRITE. A SEND may overtake a READ, and then the peer would free memory that is being
+ * read.
  *
  * IBV_SEND_FENCE would make the adapter wait, but neither software adapter of Linux 6.1 supports it
  * reliably. Over Soft-RoCE a fenced SEND is sometimes never sent. Soft-iWARP answers no READ of the
@@ -261,11 +266,11 @@ static inline bool transfer_has_operated(const struct transfer *transfer)
 	return position == operated_stream(transfer)->length;
 }
 
-/* Return true if the source is at its end, and the peer needs no report of that end. */
+/* Return true if the source has ended, and the peer knows the end. */
 bool transfer_source_is_done(const struct transfer *transfer);
 
 /*
- * Return true if the operation and the source have ended. MSG_DONE is due then, while
+ * Return true if nothing must be posted or complete before MSG_DONE. Post MSG_DONE then, if
  * operation_runs().
  */
 static inline bool transfer_done_is_due(const struct transfer *transfer)
@@ -273,7 +278,10 @@ static inline bool transfer_done_is_due(const struct transfer *transfer)
 	return transfer_has_operated(transfer) && transfer_source_is_done(transfer);
 }
 
-/* Record that MSG_DONE is posted. Return its byte count, the number of digested bytes. */
+/*
+ * Record that MSG_DONE is posted. Return its byte count: one pass if the stream repeats, else all
+ * bytes.
+ */
 uint64_t transfer_record_done(struct transfer *transfer);
 
 /*
@@ -283,8 +291,8 @@ uint64_t transfer_record_done(struct transfer *transfer);
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes);
 
 /*
- * Record that MSG_VERDICT is posted. It reports all progress of the sink. Later MSG_WINDOWs only
- * confirm the peer's.
+ * Record that MSG_VERDICT is posted, which reports all progress of the sink. MSG_WINDOWs sent later
+ * only confirm MSG_WINDOWs of the peer.
  */
 void transfer_record_verdict(struct transfer *transfer);
 
@@ -297,8 +305,8 @@ static inline uint64_t transfer_outstanding(const struct transfer *transfer)
 
 /*
  * Store the next work requests in `run`, at most `most`, and count them as posted. Return false if
- * none may be posted now. Repeat the call until it returns false or `run->more` is false. Only the
- * last request of all is certain to ask for the completion that continues the operation.
+ * none may be posted now. Repeat the call until it returns false or `run->more` is false. Otherwise
+ * no posted request may ask for a completion, and the operation would never continue.
  */
 bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
@@ -313,8 +321,8 @@ void transfer_record_rejected(struct transfer *transfer, uint64_t number);
 bool transfer_record_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
 /*
- * End a timed operation on a stream that repeats, after the pass that is being posted or filled.
- * Between two passes it ends after one more. Other operations are not affected.
+ * End a timed operation on a stream that repeats, after the pass that is being posted or filled. If
+ * that pass is complete, end the operation after one more. Other operations are not affected.
  */
 void transfer_stop(struct transfer *transfer);
 
@@ -338,7 +346,7 @@ void transfer_record_filled(struct transfer *transfer, uint64_t size);
 /*
  * End the source: a pipe has ended, or the time of a stream of passes is over. A stream of passes
  * ends with the current pass, but not before the first. Do not call this while a piece is being
- * filled. It has no effect if the end is known or the stream repeats.
+ * filled. The call has no effect if the end is known or the stream repeats.
  */
 void transfer_end_source(struct transfer *transfer);
 
@@ -346,8 +354,8 @@ void transfer_end_source(struct transfer *transfer);
  * Store the piece to copy out next. Return false if there is none now.
  *
  * If the ring holds the whole stream, or one pass of a stream that repeats, nothing is copied
- * before the transfer has ended, because a later pass overwrites the ring. Otherwise pieces are
- * copied as they arrive. If the stream repeats, only the first pass is copied.
+ * before the transfer has ended: until then a later pass may overwrite the ring. Otherwise pieces
+ * are copied as they arrive. If the stream repeats, only the first pass is copied.
  */
 bool transfer_next_copy(const struct transfer *transfer, struct piece *piece);
 
@@ -362,7 +370,7 @@ void transfer_record_stored(struct transfer *transfer, uint64_t size);
 
 /*
  * Return the number of bytes that the sink will verify: one pass if the stream repeats. It is
- * LENGTH_UNKNOWN until the end is reported.
+ * LENGTH_UNKNOWN while the end is not known.
  */
 uint64_t transfer_sink_end(const struct transfer *transfer);
 
@@ -375,7 +383,10 @@ enum debtor {
 	DEBTOR_PEER, /* the peer's program owes data, room in its ring, or MSG_DONE */
 };
 
-/* Return the last of these parties that owes something. MSG_MR and MSG_VERDICT do not count. */
+/*
+ * Return the party that owes something: the peer's program if both do. A missing MSG_MR or
+ * MSG_VERDICT does not count.
+ */
 enum debtor transfer_debtor(const struct transfer *transfer);
 
 #endif
