@@ -22,7 +22,7 @@ enum status incoming_open(struct incoming *incoming, const struct transfer *tran
 {
 	uint64_t pass = transfer->sink.stream.plan.length;
 
-	/* not longer than the ring: the memory budget counts the ring alone */
+	/* the memory budget does not count this buffer, so keep it no longer than the ring */
 	incoming->buffer_size =
 		incoming->ring_size < HELPER_BUFFER ? incoming->ring_size : HELPER_BUFFER;
 	if (incoming->output) {
@@ -83,7 +83,7 @@ static void begin_to_store(struct incoming *incoming, struct transfer *transfer,
 		transfer_record_stored(transfer, skipped);
 }
 
-/* Fetch the helper's result, if there is one, and let it store the rest of the buffer. */
+/* Fetch the helper's result, if there is one, and let the helper store the rest of the buffer. */
 static enum incoming_step take_stored(struct incoming *incoming, struct transfer *transfer,
 				      struct failure *failure)
 {
@@ -111,7 +111,7 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 {
 	struct verification *verification = &incoming->verification;
 
-	/* a known length was checked against the limit earlier */
+	/* a known length was checked against the limit when the peer's hello arrived */
 	if (verification->pass_length != LENGTH_UNKNOWN ||
 	    size <= incoming->limit - verification->bytes)
 		return verify_next(verification, bytes, size, failure);

@@ -39,8 +39,8 @@ struct incoming {
 	struct helper *helper; /* stores the payload. NULL without --output. */
 	uint8_t *buffer;       /* the copy of a piece. With a helper it is the helper's. */
 	size_t buffer_size;
-	size_t offset, unstored; /* part of the buffer that is not stored yet */
-	uint64_t skipped;        /* bytes of later passes after that part, which are not stored */
+	size_t offset, unstored; /* part of the buffer that is still to be stored */
+	uint64_t skipped;        /* bytes after that part: they belong to later passes */
 };
 
 enum incoming_step {
@@ -58,16 +58,16 @@ enum status incoming_open(struct incoming *incoming, const struct transfer *tran
 			  struct process *process, struct failure *failure);
 
 /*
- * Process one piece, and report it to `transfer`. While `opening`, only fetch the result of opening
- * the output.
+ * Fetch a result of the helper, or process one piece and report it to `transfer`.
  *
  * If `all`, the peer has sent everything and has reported `digest`. After the last piece, verify
- * the digest and commit the output. If nothing is received, incoming_open() need not be called.
+ * the digest and commit the output. A session without an incoming payload need not call
+ * incoming_open() first.
  */
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
 				 uint64_t digest, struct failure *failure);
 
-/* Release the helper. Return false if it had to be abandoned (helper_release()). */
+/* Release the helper. Return false if the helper was abandoned (helper_release()). */
 bool incoming_release(struct incoming *incoming);
 
 /* Free the remaining memory. Main thread. */

@@ -20,12 +20,12 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	outgoing->pass_digest = digest_value(outgoing->digest);
 	if (payload->descriptor < 0)
 		return STATUS_SUCCESS;
-	/* not longer than the ring: the memory budget counts the ring alone */
+	/* the memory budget does not count this buffer, so keep it no longer than the ring */
 	outgoing->helper = helper_start_reading(
 		process, payload, ring_size < HELPER_BUFFER ? ring_size : HELPER_BUFFER);
 	if (!outgoing->helper)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot start the thread that reads the outgoing payload: %s",
+				   "cannot start to read the outgoing payload: %s",
 				   strerror(errno));
 	return STATUS_SUCCESS;
 }
@@ -50,9 +50,9 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 }
 
 /*
- * Digest the first `size` bytes of the piece for MSG_DONE. If passes repeat, MSG_DONE has the
- * digest of the first one. If another pass differed, the peer would blame the path, so return false
- * at its end.
+ * Digest the first `size` bytes of the piece for MSG_DONE. If the stream repeats, MSG_DONE has the
+ * digest of the first pass. Return false at the end of a later pass that differs from the first:
+ * the peer would blame the path.
  */
 static bool digest_piece(struct outgoing *outgoing, const struct transfer_source *source,
 			 size_t size)

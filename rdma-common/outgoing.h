@@ -25,9 +25,11 @@ struct outgoing {
 	bool ending;           /* --duration is over: end after the current pass */
 	struct piece piece;    /* the piece that this side or the helper fills */
 	struct helper *helper; /* reads a file or a pipe. NULL if the source cannot block. */
-	void *digest;          /* digest of all bytes filled so far, or of the current pass */
-	uint64_t pass_digest;  /* digest for MSG_DONE: of all passes, or of one if passes repeat */
-	int64_t nanoseconds;   /* time spent on the digest */
+	/* Digest of the bytes filled so far. If the stream repeats, each pass has its own. */
+	void *digest;
+	/* Digest for MSG_DONE: of the whole stream, or of its first pass if the stream repeats. */
+	uint64_t pass_digest;
+	int64_t nanoseconds; /* time spent on the digest */
 };
 
 /*
@@ -38,13 +40,14 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 			  size_t ring_size, struct process *process, struct failure *failure);
 
 /*
- * Fill a piece of the ring as far as `transfer` allows, and report it to `transfer`, or let the
- * helper read it. Return true if bytes were filled or the helper has returned a result. If the
- * payload cannot be read, set `failure`. Do not call this again then.
+ * Fill a piece of the ring as far as `transfer` allows, and report the bytes to `transfer`. Let the
+ * helper read those bytes of a file or a pipe that are not in memory: a later call fills them in.
+ * Return true if bytes were filled or the helper has returned a result. If the payload cannot be
+ * read, set `failure`. Do not call this again then.
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 
-/* Release the helper. Return false if it was abandoned (helper_release()). */
+/* Release the helper. Return false if the helper was abandoned (helper_release()). */
 bool outgoing_release(struct outgoing *outgoing);
 
 /* Free the remaining memory. Main thread. */

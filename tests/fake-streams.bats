@@ -156,7 +156,7 @@ load fake
 @test "a session that gets no memory, descriptor or thread ends with the reason" {
 	use address
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
-	local reads="cannot start the thread that reads the outgoing payload" starts="cannot start a thread for the session"
+	local reads="cannot start to read the outgoing payload" starts="cannot start a thread for the session"
 	local keeps="cannot start to verify or store the incoming payload"
 	local session="cannot allocate memory for the session"
 	truncate -s 8400000 "$BATS_TEST_TMPDIR/long"
