@@ -23,7 +23,7 @@
 
 /* ---- Reading ---- */
 
-/* Return true if a signal interrupted the call or the pipe was not ready: repeat it. */
+/* Return true if a signal interrupted the call, or the pipe was not ready: repeat the call. */
 static bool may_retry(ssize_t result)
 {
 	return result < 0 && (errno == EINTR || errno == EAGAIN);
@@ -40,7 +40,7 @@ static ssize_t read_file(const struct payload *payload, uint64_t position, uint8
 	return count;
 }
 
-/* Wait for the pipe, and read bytes. Return the same as payload_read(). */
+/* Wait until a pipe, a device or a file can be read. Return the same as payload_read(). */
 static ssize_t read_pipe(int descriptor, uint8_t *memory, size_t size, const atomic_bool *cancelled)
 {
 	struct pollfd readable = { .fd = descriptor, .events = POLLIN };
@@ -175,8 +175,10 @@ static enum status load_beginning(struct payload *payload, struct failure *failu
 
 /*
  * Create a file in the first folder that permits it, and remove its name. `*folder` becomes the
- * last folder tried. Signals are blocked, so that none ends the program before the name is removed.
- * Not every file system has O_TMPFILE. Return the descriptor, or -1 with errno.
+ * last folder tried. Return the descriptor, or -1 with errno.
+ *
+ * Signals are blocked, so that none ends the program before the name is removed. O_TMPFILE needs no
+ * name, but some file systems do not support it.
  */
 static int create_copy(const char **folder)
 {
@@ -226,7 +228,7 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 	uint8_t piece[COPY_SIZE];
 	ssize_t count = 1;
 
-	signal(SIGXFSZ, SIG_IGN); /* exceeding 'ulimit -f' is an error, as in process_open() */
+	signal(SIGXFSZ, SIG_IGN); /* beyond 'ulimit -f' write(2) fails, as after process_open() */
 	while (written && count > 0) {
 		count = read_pipe(payload->descriptor, piece, sizeof(piece), &never);
 		written = write_fully(copy, piece, count);

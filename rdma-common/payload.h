@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The outgoing payload: text, pattern, file or pipe. Text, small files and the beginning of a pipe
- * are in memory. The rest is read or generated when it is needed.
+ * are in memory. Other bytes are read or generated when they are needed.
  *
  * Threads: owner and helper thread read; the main thread loads and frees.
  */
@@ -60,10 +60,10 @@ enum status payload_read_failed(const struct payload *payload, const char *reaso
  * the number of bytes, 0 at the end, or -1 with errno.
  *
  * Memory and a pattern do not block, and need no `cancelled`. A file blocks as long as its disk
- * does. A pipe blocks until it has bytes. If `*cancelled` becomes true, it fails with ECANCELED
- * within 100 ms.
+ * does. A pipe blocks until it has bytes, or fails with ECANCELED within 100 ms after `*cancelled`
+ * has become true.
  *
- * Any thread may call this. A pipe has one reader, which reads it once, in order.
+ * Any thread may call this. But only one thread may read a pipe, once and in order.
  */
 ssize_t payload_read(const struct payload *payload, uint64_t position, uint8_t *memory, size_t size,
 		     const atomic_bool *cancelled);

@@ -39,14 +39,14 @@ static void fail_at_position(const struct verification *verification, uint64_t p
 	if (position >= pass)
 		snprintf(which, sizeof(which), " in pass %" PRIu64, position / pass + 1);
 	failure_set(failure, STATUS_CONTENTS_WRONG,
-		    "the contents are wrong: byte %" PRIu64 " of %" PRIu64
+		    "the contents are wrong: the byte at offset %" PRIu64 " of %" PRIu64
 		    "%s differs from the pattern; do not trust this path",
 		    position % pass, pass, which);
 }
 
 /*
- * Return how many bytes, across passes, precede the first one that differs from the pattern. If all
- * match, return `size`.
+ * Return the number of bytes, across passes, before the first byte that differs from the pattern.
+ * If all bytes match, return `size`.
  */
 static size_t match_pattern(const struct verification *verification, const uint8_t *bytes,
 			    size_t size)

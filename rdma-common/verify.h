@@ -43,22 +43,22 @@ struct verification {
 };
 
 /*
- * Begin a verification. Its expectation is set, and the rest is zero. Return false if memory runs
- * out.
+ * Begin a verification. The caller has set the expectation, and the rest to zero. Return false if
+ * memory runs out.
  */
 bool verify_begin(struct verification *verification);
 void verify_free(struct verification *verification);
 
 /*
  * Compare the next bytes with the pattern, if any, and add them to the digest and the excerpt. If a
- * byte differs, return false and describe it in `failure`.
+ * byte differs, return false and describe the byte in `failure`.
  */
 bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,
 		 struct failure *failure);
 
 /*
- * Return true if exactly `length` bytes were verified. With has_digest they must have this digest,
- * too.
+ * Return true if exactly `length` bytes were verified and, with has_digest, have the digest
+ * `digest`.
  */
 bool verification_matches(const struct verification *verification, uint64_t length,
 			  uint64_t digest);

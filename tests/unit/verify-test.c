@@ -94,14 +94,15 @@ TEST(byte_that_differs_from_the_pattern_is_named)
 	stream[2 * PASS + 5] ^= 0x10;
 	assert_false(verify_stream(&verification, sizeof(stream), 64));
 	assert_int_equal(failure.status, STATUS_CONTENTS_WRONG);
-	assert_non_null(strstr(failure.cause, "byte 5 of 1000 in pass 3 differs from the pattern"));
+	assert_non_null(
+		strstr(failure.cause, "offset 5 of 1000 in pass 3 differs from the pattern"));
 	assert_int_equal(verification.bytes, 2 * PASS + 5);
 	verify_free(&verification);
 	verification = (struct verification){ .is_pattern = true, .pass_length = PASS };
 	reset(NULL);
 	stream[PASS - 1]++;
 	assert_false(verify_stream(&verification, PASS, PASS));
-	assert_non_null(strstr(failure.cause, "byte 999 of 1000 differs from the pattern"));
+	assert_non_null(strstr(failure.cause, "offset 999 of 1000 differs from the pattern"));
 	verify_free(&verification);
 }
 
