@@ -58,10 +58,10 @@ static int renameat2(int folder, const char *from, int to_folder, const char *to
 /* Bytes between two syncs: initial, minimum and maximum value. */
 #define FIRST_SYNC ((uint64_t)1024 * 1024)
 #define MIN_SYNC   ((uint64_t)256 * 1024)
-#define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* a disk may become slow suddenly */
+#define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* not too long if the disk becomes slow */
 /* Maximum number of symbolic links that the kernel follows (path_resolution(7)). */
 #define LINKS 40
-/* A temporary name, independent of the file's own, which may have the maximum length. */
+/* A temporary name. It does not contain the file's own name, which may be as long as possible. */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
 #define MAX_NAMES      100
 /* Bytes for a path. The rest of PATH_MAX is room for a temporary name. */
@@ -128,8 +128,8 @@ static bool others_may_plant(const struct place *place)
  * user would get the payload. The checks of the kernel do not suffice: protected_symlinks (proc(5))
  * does not cover readlink(2), and protected_fifos does not cover open(2) without O_CREAT.
  *
- * All unmapped users have the overflow id, so trust no link with it. open_special() checks the
- * owner of a pipe or a device with this id.
+ * All unmapped users have the overflow id, so do not trust a link with that owner. open_special()
+ * checks the owner of a pipe or a device with this id.
  */
 static int check_owner(const struct place *place, const struct stat *about)
 {
@@ -158,7 +158,7 @@ static int check_unmapped_owner(const char *path)
 	return 0;
 }
 
-/* Return the known attributes of a file or a folder (statx(2)). */
+/* Return the attributes of a file or a folder (statx(2)), or 0 if they are unknown. */
 static uint64_t attributes_of(const char *name)
 {
 	struct statx about;
@@ -166,7 +166,7 @@ static uint64_t attributes_of(const char *name)
 	return statx(AT_FDCWD, name, 0, STATX_BASIC_STATS, &about) ? 0 : about.stx_attributes;
 }
 
-/* Check that this user may replace the file that has the name. */
+/* Check that this user may replace the file in `place`, whose attributes are `about`. */
 static int check_replaceable(const struct place *place, const struct stat *about)
 {
 	uint64_t attributes;
@@ -363,7 +363,7 @@ static int check_folder(const char *folder, uint64_t size)
 		return -1;
 	/* root may use the reserved blocks */
 	room = geteuid() == 0 ? about.f_bfree : about.f_bavail;
-	/* some file systems in memory do not know their number of blocks */
+	/* a file system in memory without a size limit has 0 blocks, so its room is unknown */
 	if (about.f_blocks > 0 && about.f_frsize > 0 && room < size / about.f_frsize)
 		return fail(ENOSPC);
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < size)
@@ -422,8 +422,11 @@ static int lock_output(struct output *output, atomic_bool *taken)
 
 /*
  * Open a device, or a pipe once it has a reader. Check the owner of the opened file, because
- * another file may have got the name. If others may plant files here, and the owner has the
- * overflow id, use O_NOATIME: it fails unless this user is the owner (open(2)).
+ * another file may have got the name.
+ *
+ * If others may plant files here, and the owner has the overflow id, add O_NOATIME: open(2) fails
+ * unless this user is the owner. fstat(2) does not suffice, because it shows the same id for all
+ * unmapped users.
  */
 static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
@@ -608,7 +611,7 @@ static int sync_folder(const struct output *output)
 	int descriptor = open(output->place.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int error;
 
-	if (descriptor < 0) /* write access does not imply read access */
+	if (descriptor < 0) /* sync the file system instead: the folder may not be readable */
 		return unless_unsupported(syncfs(output->descriptor));
 	error = unless_unsupported(fsync(descriptor)) ? errno : 0;
 	close(descriptor);

@@ -3,8 +3,9 @@
  * Store an incoming payload as it arrives: in a file, which appears complete or not at all, or in a
  * pipe, a terminal or a device.
  *
- * Threads: owner and helper thread. One at a time uses an output. The functions block while a disk,
- * a pipe or a terminal accepts nothing. `*cancelled` ends a wait for a pipe or a terminal.
+ * Threads: owner and helper thread. Only one of them at a time uses an output. The functions block
+ * while a disk, a pipe or a terminal accepts nothing. `*cancelled` ends a wait for a pipe or a
+ * terminal, not for a disk.
  */
 #ifndef RDMA_COMMON_OUTPUT_H
 #define RDMA_COMMON_OUTPUT_H
@@ -29,8 +30,8 @@ struct output;
 int output_check(const char *name);
 
 /*
- * Replace a name of standard output, such as /dev/stdout, in --output by "-". Call this before any
- * file is opened, because that file might get the number in a name such as /dev/fd/3. Main thread.
+ * Replace a name of standard output, such as /dev/stdout, in --output by "-". Call this before the
+ * program opens a file, which might get the number in a name such as /dev/fd/3. Main thread.
  *
  * Print a usage error and return PARSED_FAILED if the name is standard error, or a descriptor of
  * this process that is not open for writing. Otherwise return PARSED_RUN.
@@ -50,7 +51,7 @@ const char *output_error(int error);
  *
  * A process writes to one pipe, terminal, open file or device (except /dev/null) at a time, because
  * payloads would mix there. Opening another one blocks until the first is released. All outputs of
- * the process share `taken`. It is false at first, and true while such an output is open.
+ * the process share `*taken`. It is false at first, and true while such an output is open.
  *
  * Return NULL with errno on failure. Some errno values have a special meaning:
  *
@@ -67,8 +68,8 @@ struct output *output_open(atomic_bool *taken, const char *name, uint64_t size,
  * Write as many of `size` bytes as the output accepts at once, at least one. `size` is not 0.
  * Return the number of bytes written, or -1 with errno.
  *
- * Sync a disk after about as many bytes as it writes in a second. So a slow disk shows progress,
- * and the last sync is short.
+ * Sync a disk after about as many bytes as it writes in a second. So progress shows on a slow disk,
+ * too, and the last sync is short.
  */
 ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 
@@ -81,7 +82,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
  * differ, or the old one has an ACL.
  *
  * Return 0, or -1 with errno. After a failure there is no new file, and an existing one is
- * unchanged. If only the folder could not be synced, the new file has its name all the same.
+ * unchanged, with one exception: if only the folder cannot be synced, the new file keeps its name.
  */
 int output_commit(struct output *output);
 
