@@ -13,7 +13,7 @@
 #include "cgroup.h"
 #include "sysfs.h"
 
-/* Minimum size, in bytes, for huge pages: the adapter then stores fewer addresses. */
+/* Ask for huge pages from this size on, in bytes. The adapter then stores fewer addresses. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
 void *memory_map(size_t size)
@@ -74,8 +74,8 @@ struct lock_limit memory_lock_limit(void)
 }
 
 /*
- * Lower `*least`, a uint64_t, to the memory limit of the cgroup in `path`, of either version. "max"
- * means no limit.
+ * Lower `*least`, a uint64_t, to the memory limit of the cgroup in `path`, of either version. A
+ * limit of "max" is not a number, and so has no effect.
  */
 static void take_memory_limit(void *least, const char *path)
 {

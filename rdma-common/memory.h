@@ -41,7 +41,7 @@ struct lock_limit memory_lock_limit(void);
 /* Memory for all sessions of this process. */
 struct memory_budget {
 	uint64_t total; /* bytes for sessions: a quarter of the memory that this process may use */
-	const char *source; /* the name of that memory for messages; static */
+	const char *source; /* name of that memory for messages: a static string */
 	uint64_t locked; /* bytes that may be registered. UINT64_MAX if the limit does not apply. */
 };
 
