@@ -26,7 +26,9 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 	int error = region->mr ? verb_error(ibv_dereg_mr(region->mr)) : 0;
 
 	if (error)
-		print_warning(owner->log->console, "cannot deregister %zu bytes of memory: %s",
+		print_warning(owner->log->console,
+			      "cannot deregister %zu bytes of memory: %s; they stay locked until "
+			      "this program ends",
 			      region->size, strerror(error));
 	else if (region->memory && memory_unmap(region->memory, region->size))
 		print_warning(owner->log->console, "cannot unmap %zu bytes of memory: %s",
@@ -40,7 +42,8 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 #define RING_SIZE ((uint64_t)8 << 20)
 /*
  * Bytes of a session besides its regions: stack, state, and about 50 KiB in the kernel over
- * Soft-RoCE. A stuck helper counts as much. The budget does not count the buffers of helpers.
+ * Soft-RoCE. A stuck helper counts as much as a session. The budget does not count the buffers of
+ * helpers.
  */
 #define SESSION_MEMORY ((uint64_t)64 << 10)
 
@@ -147,16 +150,17 @@ enum status register_control(const struct region_owner *owner, struct region *re
 /* ---- Rings ---- */
 
 /*
- * A program with several sessions sets memory aside for those to come, up to SESSIONS in all, each
- * with SESSION_LEAST pages of regions. That is at most half of the lockable memory. The rings of a
- * session get half of the rest: with the common limit of 8 MiB those of the first have 3.5 MiB.
+ * A program with several sessions reserves memory for sessions to come: SESSION_LEAST pages of
+ * regions each, for up to SESSIONS in all. The reserve is at most half of the lockable memory. The
+ * rings of a session get half of the rest. With the common limit of 8 MiB, the rings of the first
+ * session get 3.5 MiB.
  */
 #define SESSIONS      64
 #define SESSION_LEAST (SESSION_PAGES + 1)
 
 /*
  * Return the number of bytes that rings may still lock. A limit that only the driver applies makes
- * rings shorter, but refuses none, because drivers of newer kernels do not apply it.
+ * rings shorter, but does not prevent a registration, because drivers of newer kernels ignore it.
  */
 static uint64_t lockable(const struct region_owner *owner)
 {

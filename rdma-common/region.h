@@ -31,7 +31,7 @@ struct region {
 
 /*
  * The slots of the control region: one for each receive, then one for each message type to send. A
- * slot is a cache line.
+ * slot has the size of a cache line.
  */
 #define SLOT_SIZE ((size_t)64)
 #define SEND_SLOT RECEIVES
@@ -67,7 +67,7 @@ enum status register_control(const struct region_owner *owner, struct region *re
 
 /*
  * Register the rings of the streams that `plan` has. The peer's hello must be known. A ring has the
- * length of its stream, but at most 8 MiB. If memory is scarce, it is shorter, down to a page.
+ * length of one pass, but at most 8 MiB. If memory is scarce, a ring is shorter, down to a page.
  * Store the lengths in the plan. Fail if not even a page for each stream can be registered.
  */
 enum status register_rings(const struct region_owner *owner, struct region *outgoing,

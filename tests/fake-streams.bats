@@ -124,7 +124,7 @@ load fake
 @test "streams: a ring that cannot be deregistered stays mapped" {
 	use address
 	outcomes <<-END
-	client -s 500000	0	payload:500000 memory:300000 limited fail:ibv_dereg_mr:1+:16	cannot deregister 147456 bytes of memory: Device or resource busy
+	client -s 500000	0	payload:500000 memory:300000 limited fail:ibv_dereg_mr:1+:16	cannot deregister 147456 bytes of memory: Device or resource busy; they stay locked until this program ends
 	server -s 500000	0	write clients:2 payload:500000 memory:900000 limited fail:ibv_dereg_mr:1+:16	bytes of memory: Device or resource busy
 	END
 }
