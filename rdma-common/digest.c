@@ -12,9 +12,9 @@
 /* Maximum bytes compared at a time. They and the pattern fit into the first-level cache. */
 #define PIECE ((size_t)4096)
 
-/* Word n of the pattern, from 1, is n times this number modulo 2^64, so that every bit varies. */
+/* Word n of the pattern, counted from 1, is n times this number modulo 2^64: every bit varies. */
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
-/* Difference between a word and the word one step before. Adding it replaces a multiplication. */
+/* A word minus the word one step before. An addition of this number replaces a multiplication. */
 #define STEP_MULTIPLIER (WORDS * MULTIPLIER)
 
 /* ---- Digest ---- */
@@ -55,7 +55,7 @@ static uint8_t pattern_byte(uint64_t position)
 	return (uint8_t)((position / WORD_SIZE + 1) * MULTIPLIER >> position % WORD_SIZE * 8);
 }
 
-/* Fill whole steps from `position`, a multiple of the word size. Return the bytes filled. */
+/* Fill whole steps from `position`, a multiple of WORD_SIZE. Return the number of bytes filled. */
 static size_t fill_steps(uint8_t *memory, uint64_t position, size_t size)
 {
 	uint64_t words[WORDS], step[WORDS];

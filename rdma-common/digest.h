@@ -2,7 +2,7 @@
 /*
  * The digest of a payload, and the pattern of --size. Both process several GB/s on one core.
  *
- * Threads: any. A position is an offset in the payload; alignment does not matter.
+ * Threads: any. A position is an offset in one pass of the payload.
  */
 #ifndef RDMA_COMMON_DIGEST_H
 #define RDMA_COMMON_DIGEST_H
@@ -13,7 +13,7 @@
 /*
  * The digest of a sequence of bytes: XXH3, 64 bits. digest_new() returns NULL if memory runs out.
  * digest_restart() begins another sequence. digest_value() returns the digest of the bytes that
- * were added so far. More may be added.
+ * were added so far. More bytes may be added afterwards.
  */
 void *digest_new(void);
 void digest_free(void *digest);
