@@ -40,7 +40,7 @@ struct window {
 /* A decoded message. Only the fields of its type are valid. */
 struct message {
 	enum message_type type;
-	uint64_t value; /* MR: address. DONE: digest. VERDICT: status. */
+	uint64_t value; /* MR: address of the region. DONE: digest. VERDICT: status. */
 	/*
 	 * A number of bytes:
 	 * - MR: length of the region
@@ -49,10 +49,11 @@ struct message {
 	 */
 	uint64_t length;
 	uint64_t produced; /* MR: bytes that may be read already */
-	bool counted;      /* VERDICT: the sender's port counts errors. Otherwise `errors` is 0. */
-	uint64_t errors;   /* VERDICT: errors that this port counted during the session */
-	uint64_t missing;  /* VERDICT: gaps in the sequence of packets that this port received */
-	uint64_t retransmitted; /* VERDICT: retransmissions by this port */
+	/* VERDICT: counts of the sender's port during the session. */
+	bool counted;           /* the port counts errors. Otherwise `errors` is 0. */
+	uint64_t errors;        /* errors */
+	uint64_t missing;       /* gaps in the sequence of received packets */
+	uint64_t retransmitted; /* retransmissions */
 	uint32_t rkey;          /* MR: key of the region */
 	struct window window;   /* WINDOW: its fields */
 };
@@ -111,8 +112,8 @@ struct hello {
 	char device[HELLO_DEVICE_SIZE];
 	/*
 	 * Above 0 in the hello of a client that runs --check. The server sends a pattern of this
-	 * number of bytes, at most MAX_WANTED, and performs the client's operation. It stores
-	 * nothing. Its acceptance repeats the number.
+	 * number of bytes, at most MAX_WANTED, and performs the client's operation. The server
+	 * stores nothing, and repeats the number in its acceptance.
 	 */
 	uint32_t wanted;
 	uint32_t wanted_seconds; /* seconds of the server's operation. 0 means one pass. */
@@ -124,16 +125,16 @@ struct hello {
 #define HELLO_PATTERN (1 << 1) /* this side's payload is the pattern of --size */
 #define HELLO_UNKNOWN (1 << 2) /* the length of this side's payload is unknown until its end */
 /* 1 << 3 to 1 << 7 are reserved. */
-/* This side reports errors of both ports, so the peer's MSG_VERDICT has the counts of its port. */
+/* This side reports errors of both ports, so the peer's MSG_VERDICT must have its port's counts. */
 #define HELLO_COUNTS (1 << 8)
 
 /* Kinds of private data from a peer. */
 enum hello_kind {
-	HELLO_ABSENT,  /* no hello: a program like the tutorial's (README, Licence) */
+	HELLO_ABSENT,  /* no hello. The tutorial's program sends none (README.md, Licence). */
 	HELLO_CURRENT, /* a hello of this version */
 	/*
-	 * A hello of another version, or a truncated one. Only `version` is decoded. A truncated
-	 * hello may lack it; then it is 0.
+	 * A hello of another version, or a truncated one. Only `version` is decoded. It is 0 if a
+	 * truncated hello lacks it.
 	 */
 	HELLO_OTHER_VERSION,
 };
@@ -145,8 +146,8 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
  * Decode a hello from private data of `size` bytes. NULL and 0 are allowed. Private data that
  * begins with HELLO_MAGIC is a hello, because the tutorial's program never sends that number.
  *
- * A truncated hello of this version is recognized over iWARP alone. InfiniBand and RoCE pad private
- * data with zeros (rdma_get_cm_event(3), PRIVATE DATA).
+ * A truncated hello of this version is recognized only over iWARP: InfiniBand and RoCE pad private
+ * data with zeros (rdma_get_cm_event(3), PRIVATE DATA), so there the sent size is not known.
  */
 enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 
