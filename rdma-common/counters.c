@@ -22,7 +22,7 @@ enum sequence_error {
 };
 
 /* clang-format off */
-/* Counters of flushed work requests are omitted, because each session raises them at its end. */
+/* Counters of flushed work requests are not in this table: each session raises them at its end. */
 static const struct {
 	const char *name;
 	enum sequence_error error;
@@ -89,7 +89,7 @@ static unsigned int number_of(const char *name)
 
 /*
  * Read the known counters in a folder. Set `any` if there is one. List the folder, because trying
- * every known name took a twentieth of a session's time: most belong to other drivers.
+ * every known name took a twentieth of a session's time: most names belong to other drivers.
  */
 __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *counters,
 							      const char *format, ...)
@@ -116,8 +116,8 @@ __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *c
 
 /*
  * Read the counters of the network interface of the port's first GID: pause frames, and frames
- * discarded because the host had no buffer (Linux, Documentation/networking/statistics.rst). They
- * include other traffic, such as TCP.
+ * discarded because the host had no buffer (Linux, Documentation/networking/statistics.rst). These
+ * counters include other traffic, such as TCP.
  */
 static void read_interface(struct counters *counters, const char *device, unsigned int port)
 {
@@ -142,7 +142,7 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 	read_interface(counters, device, port);
 	/*
 	 * Read the driver's counters last: they replace the port's counters of the same name. The
-	 * folder of the device, which cxgb4 has, covers all ports.
+	 * driver cxgb4 has one folder of the device, for all ports.
 	 */
 	read_folder(counters, "%s/ports/%u/counters", device, port);
 	read_folder(counters, "%s/hw_counters", device);

@@ -32,18 +32,21 @@ struct counters {
  */
 const char *counter_name(unsigned int number);
 
-/* Read the counters of a port of device_folder(). A counter that it does not have is 0. */
+/*
+ * Read the counters of a port. `device` is the device's folder in sysfs (device_folder()). A
+ * counter that the port does not have is 0.
+ */
 void counters_read(struct counters *counters, const char *device, unsigned int port);
 
 /*
- * Return the growth of each counter. It is 0 for a counter that was reset. `any` is false unless
- * both readings have counters.
+ * Return the growth of each counter. The growth is 0 for a counter that has shrunk, because it was
+ * reset. `any` is false, and the growth is 0, unless both readings have counters.
  */
 struct counters counters_growth(const struct counters *before, const struct counters *after);
 
 /*
- * Raise each counter of `latest` to its value in `other`, if that is larger: counters only grow.
- * Both are readings of one port.
+ * Raise each counter of `latest` to its value in `other`, if that value is larger. Both readings
+ * are of one port. The larger value is the later one, because counters only grow.
  */
 void counters_keep_latest(struct counters *latest, const struct counters *other);
 
@@ -51,26 +54,27 @@ void counters_keep_latest(struct counters *latest, const struct counters *other)
 uint64_t counters_errors(const struct counters *growth);
 
 /*
- * Compare the errors of both hosts' devices. If `counted` is true, `peer_errors` is the peer's
- * count. Otherwise only say if this host's device counted none, or return an empty text.
+ * Describe the errors that both hosts' devices counted. If `counted` is true, `peer_errors` is the
+ * peer's count. Otherwise the text says only that this host's device counted none. It is empty if
+ * this device counted some.
  */
 struct strbuf counters_compare(const struct counters *growth, bool counted, uint64_t peer_errors);
 
 /*
- * Evidence of lost packets. The counters of one side prove no loss: if adaptive routing reorders
- * packets, the receiver sees gaps. If a peer answers late, the sender retransmits.
+ * Evidence of lost packets. The counters of one side prove no loss: adaptive routing that reorders
+ * packets also causes gaps at the receiver, and a late answer also causes a retransmission.
  */
 struct sequence_errors {
 	uint64_t missing;       /* gaps in the sequence of received packets */
-	uint64_t naks;          /* the peer's reports of such gaps; rxe counts only some */
-	uint64_t retransmitted; /* retransmissions; rxe counts one after a NAK twice */
+	uint64_t naks;          /* the peer's reports of such gaps. rxe counts only some. */
+	uint64_t retransmitted; /* retransmissions. Over rxe, one after a NAK counts twice. */
 };
 
 struct sequence_errors counters_sequence_errors(const struct counters *growth);
 
 /*
  * List the counters of an InfiniBand port that are at their maximum, as in "symbol_error 65535".
- * They count no more until they are reset.
+ * Such a counter does not grow until it is reset.
  */
 struct strbuf counters_describe_full(const struct counters *counters);
 
