@@ -15,7 +15,7 @@
 /*
  * The result of a session, and the exit status of a program (--help). A MSG_VERDICT carries
  * STATUS_SUCCESS, STATUS_LOCAL_FAILURE or STATUS_CONTENTS_WRONG. STATUS_INTERRUPTED is never an
- * exit status: the signal ends the program, but a server without --one-off exits with
+ * exit status: the signal ends an interrupted program. Only a server without --one-off exits, with
  * STATUS_SUCCESS.
  */
 enum status {
@@ -77,15 +77,15 @@ struct ellipsize {
 struct ellipsize ellipsize(const char *name);
 
 /*
- * Return the status of two sessions together: the higher number. But any other failure outranks
- * STATUS_TOO_SLOW.
+ * Return the status of two sessions together. The higher number wins, except that any other failure
+ * outranks STATUS_TOO_SLOW.
  */
 enum status worse_status(enum status one, enum status other);
 
 /*
- * Call a verb, and return its errno value, or 0, as in verb_error(ibv_destroy_cq(cq)). The result
- * of ibv_post_send(3) should be positive. But libcxgb4 and libsiw negate some values, and libsiw
- * also returns -1 with errno.
+ * Call a verb, and return its errno value, or 0, as in verb_error(ibv_destroy_cq(cq)). A failed
+ * ibv_post_send(3) returns an errno value. But libcxgb4 and libsiw negate some of these values, and
+ * libsiw also returns -1 with errno.
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
 /*

@@ -11,7 +11,7 @@
 
 /*
  * Copy the first line that begins with `key` into `line`, an array of `size` bytes. Remove the
- * newline and blanks at its end. Without such a line, store an empty string.
+ * newline and blanks at the end of the line. Without such a line, store an empty string.
  */
 static void copy_line(int folder, const char *path, const char *key, char *line, int size)
 {

@@ -11,16 +11,16 @@
 #include <stdint.h>
 
 /*
- * A line without the newline and blanks at its end. The size suffices for a list of processors with
- * many gaps.
+ * A line of a file, without the newline and blanks at its end. The size suffices for a list of
+ * processors with many gaps.
  */
 struct sysfs_line {
 	char text[4096];
 };
 
 /*
- * Return the first line that begins with `key` in the file that `format` names. It is empty if
- * there is no such line, or the file cannot be read.
+ * Return the first line that begins with `key` in the file that `format` names. The result is empty
+ * if there is no such line, or the file cannot be read.
  */
 struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
