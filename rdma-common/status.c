@@ -81,7 +81,7 @@ const char *status_describe(enum status status)
 		return "the peer left before the session was complete; see its messages";
 	case STATUS_CONTENTS_WRONG:
 		return "the contents are wrong: the received bytes differ from the sent ones, or "
-		       "the peer violated the protocol; do not trust this path";
+		       "the peer violated the protocol; do not trust this network path";
 	case STATUS_INTERRUPTED:
 		return "interrupted before the session was complete";
 	default:

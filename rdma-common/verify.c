@@ -40,7 +40,7 @@ static void fail_at_position(const struct verification *verification, uint64_t p
 		snprintf(which, sizeof(which), " in pass %" PRIu64, position / pass + 1);
 	failure_set(failure, STATUS_CONTENTS_WRONG,
 		    "the contents are wrong: the byte at offset %" PRIu64 " of %" PRIu64
-		    "%s differs from the pattern; do not trust this path",
+		    "%s differs from the pattern; do not trust this network path",
 		    position % pass, pass, which);
 }
 
