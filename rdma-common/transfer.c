@@ -563,7 +563,7 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 	if (expected == LENGTH_UNKNOWN)
 		return "sent MSG_DONE without marking the end of its payload";
 	if (bytes != expected)
-		return "sent MSG_DONE with another length than agreed";
+		return "sent MSG_DONE with a length other than agreed";
 	if (!transfer->plan.writes && !may_have_read(transfer))
 		return "sent MSG_DONE before it could have read everything";
 	if (last != LENGTH_UNKNOWN && validate_produced(transfer, last, false))

@@ -144,7 +144,7 @@ load fake
 	both	7	write lie:window-first	the peer's MSG_WINDOW arrived out of turn
 	both	7	lie:done-first	contents are wrong
 	both	7	set:done.digest=+1	contents are wrong
-	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with another length than agreed
+	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with a length other than agreed
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
 	# a bad verdict is valid after both MSG_MRs, once, and from a peer with a hello; any other bad verdict violates

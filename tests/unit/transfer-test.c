@@ -718,7 +718,7 @@ TEST(messages_that_break_a_rule_are_rejected)
 	peer_done("sent MSG_DONE without marking the end of its payload", 1000); hears(NULL, (struct window){ .produced = 1000, .end = true });
 	hears("marks the end of the payload twice", (struct window){ .produced = 1000, .end = true });
 	hears("reports produced bytes after the end of the payload", (struct window){ .produced = 1001 });
-	peer_done("sent MSG_DONE with another length than agreed", 999); peer_done(NULL, 1000);
+	peer_done("sent MSG_DONE with a length other than agreed", 999); peer_done(NULL, 1000);
 	peer_done("sent MSG_DONE twice", 1000);
 
 	tell("MSG_DONE before all bytes can have been written is rejected", BOTH, MIB, 64 * KIB, 0);
