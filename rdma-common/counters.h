@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A port's counters from sysfs. The error counters count events such as retransmissions, packets
- * out of sequence, messages without a receive, link errors and congestion marks. The others count
- * the time for which the port waited to send, and the network interface's pause frames (netlink.h)
- * and discarded frames. A counter includes all traffic of the port.
+ * A port's counters. The error counters count events such as retransmissions, packets out of
+ * sequence, messages without a receive, link errors and congestion marks. The others count the time
+ * for which the port waited to send, and the network interface's pause frames and discarded frames.
+ * Netlink shows the pause frames, sysfs the rest. A counter includes all traffic of the port.
  *
- * Threads: any; no lock. A read may query the device's firmware, so a session reads only at its
- * start and end, and once per --interval.
+ * Threads: any; no lock. A reading may query the device's firmware, so a session reads the counters
+ * only at its start and end, and once per --interval.
  */
 #ifndef RDMA_COMMON_COUNTERS_H
 #define RDMA_COMMON_COUNTERS_H

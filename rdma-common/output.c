@@ -78,7 +78,7 @@ struct place {
 	char path[PATH_SIZE];
 	char folder[PATH_SIZE]; /* the folder of `path` */
 	struct stat folder_about;
-	bool is_open;      /* a process has it open, so it is written to in place */
+	bool is_open;      /* the name stands for a file that a process has open */
 	int descriptor;    /* the descriptor of this process that the name stands for, or -1 */
 	bool is_file;      /* a new file, or a regular one that is not open */
 	struct stat about; /* attributes of the place, if it exists */
@@ -277,8 +277,8 @@ static int find_place(const char *name, struct place *place)
 }
 
 /*
- * Return true if simultaneous payloads would mix. Devices such as /dev/null, whose major number is
- * 1 (null(4)), are not shared.
+ * Return true if simultaneous payloads would mix in the pipe, device or file. Devices such as
+ * /dev/null, whose major number is 1 (null(4)), are not shared.
  */
 static bool is_shared(const struct stat *about)
 {
@@ -286,9 +286,9 @@ static bool is_shared(const struct stat *about)
 }
 
 /*
- * Return true if `descriptor` has the number of this place, or is the same pipe, socket or device
- * (except /dev/null). The same file does not count, because its descriptors may have different
- * positions.
+ * Return true if `descriptor` is the descriptor of this place, or leads to the same pipe, socket or
+ * device (except /dev/null). The same regular file does not count, because its descriptors may have
+ * different positions.
  */
 static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
@@ -432,7 +432,7 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
 	bool is_unmapped = !place->is_open && place->about.st_uid == OVERFLOW_ID;
 	int proof = is_unmapped && others_may_plant(place) ? O_NOATIME : 0;
-	/* only a link below /proc/PID/fd is not resolved yet */
+	/* follow_links() has resolved every link, except one below /proc/PID/fd */
 	int flags = O_WRONLY | O_NONBLOCK | O_CLOEXEC | (place->is_open ? 0 : O_NOFOLLOW);
 	int descriptor, error;
 	struct stat about;
@@ -705,7 +705,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 	do {
 		if (check_cancelled(output->cancelled))
 			return -1;
-		/* ask first: a write(2) that blocks cannot be cancelled */
+		/* wait with a time limit first: a write(2) that blocks cannot be cancelled */
 		if (!wait_for_reader(output->descriptor) && output->blocks)
 			continue;
 		count = write(output->descriptor, bytes, size);

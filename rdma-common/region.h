@@ -49,7 +49,7 @@ struct region_account {
 	 */
 	uint64_t registered;
 	/* Sessions and stuck helpers use memory besides the regions. */
-	atomic_uint sessions; /* number of connections of the program; any thread may read it */
+	atomic_uint sessions; /* number of connections of the program. Any thread may read it. */
 	int stuck_helpers;    /* number of abandoned helpers whose call has not returned */
 };
 
