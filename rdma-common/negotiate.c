@@ -13,9 +13,9 @@
 #include "netlink.h"
 #include "reasons.h"
 
-/* Maximum bytes sent inline: a message fits. The adapter need not read them from memory. */
+/* Bytes of inline data to request. A message fits. The adapter does not read it from memory. */
 #define INLINE_SIZE 64
-/* Maximum number of outstanding READs. Software adapters are not faster with more. */
+/* Maximum number of READs at a time, by each side. Software adapters are not faster with more. */
 #define READ_DEPTH 128
 /*
  * Values assumed if a driver reports an impossible one. mana, for example, leaves max_msg_sz 0.
@@ -25,10 +25,11 @@
 #define ASSUMED_QUEUE_ENTRIES 128
 /*
  * The vendor_id of Linux's siw. In Linux 6.1 siw applies RLIMIT_MEMLOCK even to a process with
- * CAP_IPC_LOCK (siw_umem_get()), in Linux 7.3 it does not.
+ * CAP_IPC_LOCK (siw_umem_get()). Linux 7.3's siw does not.
  */
-#define SIW_VENDOR  0x626d74
-#define SIW_ENTRIES (0x90000 / 32 + 1) /* of 32 bytes each: more than 0x90000 bytes */
+#define SIW_VENDOR 0x626d74
+/* Entries of a queue of reserve_siw_offset(). An entry has 32 bytes. */
+#define SIW_ENTRIES (0x90000 / 32 + 1)
 /* Maximum and minimum time of an attempt to resolve a neighbor. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
@@ -147,7 +148,8 @@ bool no_port_is_free(int error)
  * has no route. Return NULL for the address of a host.
  *
  * Without --bind, Linux 6.1 resolves no loopback and no wildcard address, even if 'lo' has an RDMA
- * device. Over RoCE the route fails with ENODEV, over iWARP the address with EINVAL.
+ * device. Over RoCE resolving the route fails with ENODEV, over iWARP resolving the address fails
+ * with EINVAL.
  */
 static const char *kind_advice(const struct sockaddr *address)
 {
@@ -307,7 +309,7 @@ static enum status shortage(struct failure *failure, const char *attempt, int er
 	struct lock_limit lock = memory_lock_limit();
 	struct strbuf limit = { 0 };
 
-	/* ib_umem_get() in the kernel: EPERM if the limit is 0, else ENOMEM */
+	/* ib_umem_get() in the kernel fails with EPERM if the limit is 0, else with ENOMEM */
 	if (lock.applies && ((error == ENOMEM && exceeds) || (error == EPERM && lock.bytes == 0)))
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "%s: it would exceed the locked-memory limit of %" PRIu64
@@ -328,7 +330,7 @@ enum status creation_failed(struct failure *failure, const char *call, bool queu
 	struct strbuf attempt = { 0 };
 
 	strbuf_addf(&attempt, "%s failed", call);
-	/* mlx5 locks the memory of queues */
+	/* mlx5 counts the memory of queues */
 	return shortage(failure, attempt.text, error, false, queue && memory_lock_limit().applies);
 }
 
@@ -340,7 +342,10 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
 	struct strbuf attempt = { 0 };
 
 	strbuf_addf(&attempt, "cannot register %zu bytes of memory", size);
-	/* siw applies the limit to root, too. mlx5 also counts queues: `registered` lacks them. */
+	/*
+	 * siw applies the limit even to root, for which lock.applies is false. mlx5 also counts the
+	 * memory of queues, which `registered` lacks, so `exceeds` may be false.
+	 */
 	return shortage(failure, attempt.text, error, exceeds, exceeds || lock.applies);
 }
 
@@ -374,8 +379,8 @@ static int queue_limit(int stated)
 }
 
 /*
- * Return the number of the operation's work requests that fit into the device's queues besides all
- * others. It is at most `wanted`, and at least 1.
+ * Return the number of the operation's work requests that fit into the device's queues besides
+ * messages, keepalives and receives. It is at most `wanted`, and at least 1.
  */
 static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *attributes)
 {
@@ -477,7 +482,10 @@ void reserve_siw_offset(struct process *process)
 	}
 }
 
-/* Try to create a queue pair within `limits`. Return 0, or -1 with errno. */
+/*
+ * Create a queue pair within `limits`, without inline data if the device refuses it. Set
+ * limits->inline_size. Return 0, or -1 with errno.
+ */
 static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
 			  void *context, struct limits *limits)
 {
@@ -504,8 +512,8 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
 }
 
 /*
- * The device may accept fewer work requests than max_qp_wr: their size in a queue pair depends on
- * their contents, and mlx5 reports the number of the smallest ones.
+ * The device may accept fewer work requests than max_qp_wr: the size of a request in a queue pair
+ * depends on its contents, and mlx5 reports the number of the smallest requests.
  */
 int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
 		      struct limits *limits)
@@ -647,7 +655,7 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
-/* Take over the terms of the peer. */
+/* Store the peer's terms, or without a hello those of the tutorial's program. */
 static void agree(struct terms *terms, const struct peer_hello *peer)
 {
 	const struct hello *hello = &peer->hello;
@@ -662,8 +670,8 @@ static void agree(struct terms *terms, const struct peer_hello *peer)
 }
 
 /*
- * Return true if an acceptance repeats this side's `wanted`. With --check the server must also send
- * a pattern of that length.
+ * Return true if the server's acceptance repeats this side's `wanted`. If that is not 0, the server
+ * must also send a pattern of that length.
  */
 static bool repeats_wanted(const struct options *options, const struct hello *hello)
 {
@@ -816,7 +824,7 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 }
 
 /*
- * Describe a rejection without a hello. It has one of these reasons:
+ * Describe a rejection without a hello. The usual reasons are:
  *
  * - No program listens.
  * - The program speaks another protocol, has failed or was killed.
@@ -830,7 +838,7 @@ static void explain_silent_rejection(int status, struct failure *failure)
 	if (status == REJECTION_INVALID_SERVICE_ID)
 		failure_set(failure, STATUS_REFUSED,
 			    "connection rejected: no program listens on that port; %s", advice);
-	else if (status == -ECONNREFUSED) /* over iWARP: refused by TCP, or by the program */
+	else if (status == -ECONNREFUSED) /* over iWARP, TCP or the program refused */
 		failure_set(failure, STATUS_REFUSED,
 			    "connection rejected: no program listens on that port, or the "
 			    "program is not this project's rdma-server; %s",

@@ -50,10 +50,10 @@ struct limits {
 /* The peer's hello, from the private data of a connection manager event. */
 struct peer_hello {
 	enum hello_kind hello_kind;
-	struct hello hello; /* HELLO_OTHER_VERSION: only `version` is valid */
+	struct hello hello; /* All 0 if absent. Of another version, only `version` is set. */
 };
 
-/* The terms of a connection. Those of this side come first. */
+/* The terms of a connection: first those of this side, then those of the peer. */
 struct terms {
 	const struct options *options;
 	bool one_way;             /* only the client operates (--one-way) */
@@ -106,10 +106,11 @@ enum status resolve_name(struct process *process, bool own, const char *name, co
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
 
 /*
- * Call rdma_resolve_addr(3) once, from `source`, or from any address if that is NULL. The first
- * packets to a new neighbor may be lost, so an attempt is short. Repeat it after ETIMEDOUT until
- * `deadline` (now_milliseconds()). Return 0, or -1 with errno. ETIME means that too little time is
- * left for an attempt.
+ * Call rdma_resolve_addr(3) once, from `source`, or from any address if that is NULL. Return 0, or
+ * -1 with errno. ETIME means that too little time is left before `deadline` (now_milliseconds()).
+ *
+ * The first packets to a new neighbor may be lost, so an attempt is short. If the event reports
+ * ETIMEDOUT, the caller must call this again.
  */
 int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *address,
 		    int64_t deadline);
@@ -198,14 +199,14 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 enum status check_connections(struct process *process, unsigned int connections);
 
 /*
- * Let each soft-iWARP device of the process have any number of sessions at a time. Call this before
- * the first session.
+ * Let each soft-iWARP device of the process, at most MAX_RESERVED, have any number of sessions at a
+ * time. Call this before the first session.
  *
  * libsiw takes the offset 0x90000 for an error (SIW_INVAL_UOBJ_KEY), although it is a valid offset
  * for mmap(2) of a queue. The kernel gives each queue the lowest free pages. When the queues of 36
  * sessions fill the 144 pages below this offset, no queue can be created any more. So create a
- * completion queue that begins below the offset and ends above it: no other queue can then begin
- * there. process_close() destroys it.
+ * completion queue that begins below the offset and ends above it: no other queue can then begin at
+ * the offset. process_close() destroys the completion queue.
  */
 void reserve_siw_offset(struct process *process);
 
@@ -268,9 +269,10 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
  * Return true if a setup call may have failed with `error` because the peer has withdrawn.
  *
  * Over InfiniBand and RoCE, EINVAL may also mean that a driver cannot execute the call.
- * rdma_reject(3) distinguishes the two: it fails if the peer has withdrawn. It cannot do so over
- * iWARP, because a failed rdma_accept(3) has ended the request. There drivers return the error of
- * the client's TCP connection.
+ * rdma_reject(3) distinguishes the two: it fails if the peer has withdrawn.
+ *
+ * Over iWARP a failed rdma_accept(3) has ended the request, so rdma_reject(3) fails in both cases.
+ * Drivers return the error of the client's TCP connection.
  */
 bool may_mean_withdrawn(int error, bool iwarp);
 
@@ -285,8 +287,8 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 enum refusal refusal_of(const struct peer_hello *server);
 
 /*
- * Describe in `failure` why a server rejected the client. Return true if the server is an
- * rdma-server.
+ * Describe in `failure` why a server rejected the client with the event's `status`. Return true if
+ * the server is an rdma-server.
  */
 bool explain_rejection(const struct peer_hello *server, int status, struct failure *failure);
 
