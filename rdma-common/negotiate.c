@@ -701,8 +701,8 @@ static enum status check_acceptance(const struct terms *terms, const struct peer
 	    (server->hello_kind == HELLO_CURRENT && !repeats_wanted(options, hello)))
 		return failure_set(
 			failure, STATUS_CONTENTS_WRONG,
-			"the server's acceptance does not match the request: operation %u, "
-			"%" PRIu64 " bytes",
+			"the server's acceptance does not match the request: it names operation "
+			"%u and %" PRIu64 " bytes; use the same release on both hosts",
 			hello->operation, hello->length);
 	if (server->hello_kind == HELLO_ABSENT && options->wanted > 0)
 		return failure_set(failure, STATUS_REFUSED,
@@ -779,7 +779,8 @@ enum status explain_not_established(const struct cm_event *event, struct failure
 		"cannot connect: %s, status %d (%s); check that the peer is up and that the "
 		"network passes the packets",
 		rdma_event_str(event->type), event->status,
-		event->status < 0 ? strerror(-event->status) : "set by the transport");
+		event->status < 0 ? strerror(-event->status)
+				  : "a code of the RDMA transport, not an errno value");
 }
 
 /* ---- Rejection ---- */

@@ -290,7 +290,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	use address
 	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer    1 byte: client to server"
 	local latency="latency     a READ of 8 bytes takes *99th percentile of 1000)" silent="no progress for"
-	local mismatch="the server's acceptance does not match the request"
+	local mismatch="the server's acceptance does not match the request: it names operation ? and * bytes; use the same release on both hosts"
 	outcomes check 192.0.2.1 20000 <<-END
 	0	read	> $latency*$ready	!> server to client 0.000
 	0	immediate iwarp set:verdict.bytes=9000000	> $latency

@@ -90,6 +90,7 @@ node_guid() {
 	both	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
 	client	6	ESTABLISHED=UNREACHABLE:-113	No route to host
 	both	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
+	client	6	ESTABLISHED=UNREACHABLE:5	UNREACHABLE, status 5 (a code of the RDMA transport, not an errno value)
 	client	4	fail:rdma_connect:1:111	cannot connect: Connection refused; $no_server
 	client	4	fail:rdma_connect:1:104	cannot connect: Connection reset by peer; $no_server
 	client	4	fail:rdma_connect:1:113	cannot connect: No route to host; $no_path
