@@ -27,12 +27,12 @@
  */
 #define SIGNAL_NANOSECONDS 100000000
 
-/* Milliseconds until the next attempt to get an event for which memory was short. */
+/* Milliseconds before the next attempt to get an event, if memory was short. */
 #define MEMORY_PAUSE 10
-/* Owner of the file /dev/infiniband/rdma_cm (struct closed_file) */
+/* owner of the file /dev/infiniband/rdma_cm (struct closed_file) */
 #define CONNECTION_MANAGER "the connection manager"
 
-/* descriptor_advice() regards a lower limit of open files as a cause. */
+/* descriptor_advice() regards a lower limit of open files as a possible cause of any error. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
 /* ---- Standard descriptors ---- */
@@ -86,7 +86,6 @@ int process_watch_device(struct process *process, struct ibv_context *verbs)
 											      : 0;
 }
 
-/* Return the ending signals (process.h). */
 static sigset_t ending_signals(void)
 {
 	struct sigaction hangup;
@@ -100,7 +99,7 @@ static sigset_t ending_signals(void)
 	return signals;
 }
 
-/* Set `handler` for `signals`. It runs with all signals blocked, so that none interrupts it. */
+/* Set `handler` for `signals`. All signals are blocked while the handler runs. */
 static void set_handler(const sigset_t *signals, void (*handler)(int))
 {
 	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
@@ -113,7 +112,7 @@ static void set_handler(const sigset_t *signals, void (*handler)(int))
 	}
 }
 
-/* The function of process_before_end(). Static, because a handler uses it. */
+/* The function of process_before_end(). It is static because a signal handler uses it. */
 static void (*volatile before_end)(int signal_number);
 
 /*
@@ -132,7 +131,7 @@ static void end_by_signal(int signal_number)
 	sigemptyset(&signals);
 	sigaddset(&signals, signal_number);
 	set_handler(&signals, SIG_DFL);
-	kill(getpid(), signal_number); /* it ends the process when this handler returns */
+	kill(getpid(), signal_number); /* the signal ends the process when this handler returns */
 }
 
 /* Let these signals end the process at once while they are not blocked. */
@@ -204,7 +203,7 @@ struct strbuf descriptor_error(int error)
 	return text;
 }
 
-/* Set `file` and return true if this process cannot open a file of /dev/infiniband. */
+/* Store the result of opening /dev/infiniband/`name` in `file`. Return true if it failed. */
 static bool is_closed(struct closed_file *file, const char *name, const char *owner)
 {
 	int descriptor;
@@ -247,7 +246,7 @@ struct strbuf closed_file_describe(const struct closed_file *file)
 	return text;
 }
 
-/* Return what to change if librdmacm failed with `error`, or found no device that it may open. */
+/* Return what to change if librdmacm failed with `error`. `closed` is from closed_file_find(). */
 static const char *device_advice(int error, const struct closed_file *closed)
 {
 	const char *advice = descriptor_advice(error);
@@ -269,7 +268,10 @@ static const char *device_advice(int error, const struct closed_file *closed)
 	return missing_device_advice(present, !closed->error, netlink_rdma_is_exclusive());
 }
 
-/* Report, with advice, that librdmacm failed with errno. ENODEV means that it found no device. */
+/*
+ * Report, with advice, that `attempted` failed with errno. ENODEV means that librdmacm found no
+ * device.
+ */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	int error = errno;
@@ -309,7 +311,6 @@ static enum status open_devices(struct process *process)
 	return status;
 }
 
-/* Start the threads of the output. Signals must be blocked, and the standard descriptors open. */
 static enum status open_console(struct process *process)
 {
 	int error = console_open(process->console, STDOUT_FILENO, STDERR_FILENO);
@@ -387,8 +388,8 @@ void process_close(struct process *process, bool may_report)
 /* ---- Waiting for events ---- */
 
 /*
- * Wait a moment for memory. The event stays in the channel. Warn once in a shortage. A signal ends
- * the wait.
+ * Wait a moment for memory. The event stays in the channel. Warn only at the first failure of a
+ * shortage. A signal ends the wait.
  */
 static void pause_for_memory(struct process *process)
 {
@@ -400,7 +401,7 @@ static void pause_for_memory(struct process *process)
 	poll(&signal, 1, MEMORY_PAUSE);
 }
 
-/* Handle the failure of rdma_get_cm_event(3). If the channel has failed, stop watching it. */
+/* Handle a failure of rdma_get_cm_event(3). Unless it may pass, stop watching the channel. */
 static enum wakeup get_failed(struct process *process, int error)
 {
 	if (error == EAGAIN || error == EINTR)
@@ -416,10 +417,12 @@ static enum wakeup get_failed(struct process *process, int error)
 }
 
 /*
- * Return the errno value of a failure inside librdmacm, or 0. Most failures give status -1 and set
- * errno, which may be the negative result of a verb. If the exchange of ECE options fails, the
- * status is the positive result of a verb (ucma_process_conn_resp_ece() in librdmacm's cma.c). The
- * kernel's own statuses of CONNECT_ERROR are negative.
+ * Return the errno value of a failure inside librdmacm, or 0. `error` is errno after the event.
+ *
+ * Most failures give status -1 and set errno, which may be the negative result of a verb. If the
+ * exchange of ECE options fails, CONNECT_ERROR has the positive result of a verb as its status
+ * (ucma_process_conn_resp_ece() in librdmacm's cma.c). The kernel gives CONNECT_ERROR a negative
+ * status.
  */
 static int library_error(const struct rdma_cm_event *event, int error)
 {
@@ -428,7 +431,6 @@ static int library_error(const struct rdma_cm_event *event, int error)
 	return event->event == RDMA_CM_EVENT_CONNECT_ERROR && event->status > 0 ? event->status : 0;
 }
 
-/* Copy and acknowledge one event. */
 static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 {
 	const struct rdma_conn_param *parameters;
@@ -458,7 +460,6 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	return WAKEUP_CM_EVENT;
 }
 
-/* Copy and acknowledge one event of the device. */
 static enum wakeup take_device_event(struct process *process, struct ibv_context *verbs,
 				     struct device_event *copy)
 {
@@ -481,7 +482,11 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 	case IBV_EVENT_CQ_ERR:
 		copy->context = event.element.cq->cq_context;
 		break;
-	default: /* others that end a session also cause connection manager events or completions */
+	default:
+		/*
+		 * Any other event that ends a session also causes a connection manager event or a
+		 * completion.
+		 */
 		break;
 	}
 	/* acknowledge at once: destroying the object waits for this (ibv_get_async_event(3)) */
@@ -502,7 +507,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 	struct epoll_event ready;
 	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
 
-	/* check this first: an ended session makes room for a client */
+	/* check for an ended thread first: its session makes room for a client */
 	if (read(process->ended[0], ended, sizeof(*ended)) == sizeof(*ended))
 		return WAKEUP_ENDED;
 	if (count <= 0) /* a valid call fails only with EINTR (epoll_wait(2)) */
@@ -533,12 +538,15 @@ void change_ending_signals(int how)
 	pthread_sigmask(how, &signals, NULL);
 }
 
-/* The first ending signal during rdma_connect(3), or 0. Static, because a handler uses it. */
+/*
+ * The first ending signal during rdma_connect(3), or 0. It is static because a signal handler uses
+ * it.
+ */
 static volatile sig_atomic_t interruption;
 
 /*
- * Record the first ending signal, and raise SIGALRM every second until connect_with_timeout() stops
- * it. One signal is not enough: it may arrive just before rdma_connect(3) sleeps.
+ * Record the first ending signal, and let SIGALRM arrive every second until connect_with_timeout()
+ * stops the alarm. One signal is not enough: it may arrive just before rdma_connect(3) sleeps.
  */
 static void interrupt_connecting(int signal_number)
 {

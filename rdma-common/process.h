@@ -34,12 +34,9 @@ struct process {
 	char failure[CAUSE_SIZE]; /* reason of a failure outside of a session, or empty */
 	int signal_number;        /* the first ending signal. 0 before it arrives. */
 	struct rdma_event_channel *event_channel;
-	/*
-	 * The latest call of rdma_get_cm_event(3) has failed because memory was short. A warning
-	 * was printed.
-	 */
+	/* rdma_get_cm_event(3) has failed for lack of memory since the latest event */
 	bool memory_short;
-	int channel_error; /* errno of the failed event channel. 0 means that it works. */
+	int channel_error; /* errno value of the failed event channel. 0 while it works. */
 	struct ibv_context **devices; /* the devices at the start, opened by librdmacm */
 	/* completion queues of reserve_siw_offset(), or NULL */
 	struct ibv_cq *reserved[MAX_RESERVED];
@@ -51,10 +48,10 @@ struct process {
 /* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */
 struct cm_event {
 	enum rdma_cm_event_type type;
-	int status; /* 0, a negative errno, or the transport's reason for a rejection */
+	int status; /* 0, a negative errno value, or a code of the transport (enum rejection) */
 	/*
-	 * If librdmacm fails in a call to the kernel or the driver, it returns an error event. This
-	 * is its errno value. In any other event it is 0.
+	 * If a call of librdmacm to the kernel or the driver fails, librdmacm returns an error
+	 * event. This is the errno value of that failure. It is 0 in any other event.
 	 */
 	int library_error;
 	struct rdma_cm_id *id;
@@ -78,17 +75,18 @@ struct device_event {
 
 /* Reasons why process_wait() returns. */
 enum wakeup {
-	WAKEUP_CM_EVENT,     /* the event is stored */
-	WAKEUP_DEVICE_EVENT, /* the event is stored */
+	WAKEUP_CM_EVENT,     /* `cm_event` is stored */
+	WAKEUP_DEVICE_EVENT, /* `device_event` is stored */
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
-	WAKEUP_ENDED,     /* a thread is ending: its argument of process_notify_exit() is stored */
-	WAKEUP_OTHER,     /* nothing to handle; the deadline may have passed */
-	WAKEUP_EXHAUSTED, /* no more connection manager events; a message was printed */
+	WAKEUP_ENDED,        /* a thread is ending: its argument is stored in `ended` */
+	WAKEUP_OTHER,        /* nothing to handle; the deadline may have passed */
+	WAKEUP_EXHAUSTED,    /* no more connection manager events; a message was printed */
 };
 
 /*
- * Open /dev/null in place of a closed standard input, output or error, so that no later descriptor
- * becomes one of them. Reading or writing it fails with EBADF. Call this first in main().
+ * Open /dev/null in place of a closed standard input, output or error, so that no descriptor opened
+ * later takes its number. Reading from it or writing to it still fails with EBADF. Call this first
+ * in main().
  */
 void reserve_std_fds(void);
 
@@ -116,24 +114,25 @@ enum status process_fail(struct process *process, enum status status, const char
 
 /*
  * Return advice if the limit of open files may have caused `error`, otherwise NULL. librdmacm hides
- * the original errno, so a low limit may have caused any error. The string is static. Any thread.
+ * the original errno value, so a low limit may have caused any error. The string is static. Any
+ * thread.
  */
 const char *descriptor_advice(int error);
 
-/* Describe `error`, with descriptor_advice() if it applies. Any thread. */
+/* Describe `error`, if it is EMFILE with descriptor_advice(). Any thread. */
 struct strbuf descriptor_error(int error);
 
 /* A file that this process cannot open. */
 struct closed_file {
 	char path[64];
-	char owner[64]; /* its RDMA device, or "the connection manager" */
+	char owner[64]; /* the RDMA device of the file, or "the connection manager" */
 	int error;      /* errno value, or 0 if no such file was found */
 };
 
 /*
- * Find a file in /dev/infiniband that is missing or cannot be opened: libibverbs or librdmacm then
- * leaves out its device. Try the file of `device`. If `device` is NULL, try the files of all
- * devices and that of the connection manager.
+ * Find a file in /dev/infiniband that is missing or cannot be opened. Try the file of `device`. If
+ * `device` is NULL, try the files of all devices, then that of the connection manager. libibverbs
+ * or librdmacm leaves out a device whose file cannot be opened.
  */
 struct closed_file closed_file_find(const char *device);
 
@@ -186,8 +185,8 @@ void change_ending_signals(int how);
 
 /*
  * If an ending signal is pending, store it in process->signal_number, drop those of the next 0.1 s,
- * unblock the ending signals, and return true. Another signal, or raise(3), then ends the process
- * at once.
+ * unblock the ending signals, and return true. Another ending signal, or raise(3), then ends the
+ * process at once.
  */
 bool process_take_signal(struct process *process);
 
