@@ -318,7 +318,8 @@ static enum status open_console(struct process *process)
 	if (!error)
 		return STATUS_SUCCESS;
 	return process_fail(process, STATUS_LOCAL_FAILURE,
-			    "cannot start the thread that writes the output: %s", strerror(error));
+			    "cannot create the pipes and threads that write the output: %s",
+			    descriptor_error(error).text);
 }
 
 static enum status open_event_channel(struct process *process)

@@ -138,6 +138,8 @@ node_guid() {
 	client	1	fail:rdma_create_event_channel:1:24	raise the limit of open files ('ulimit -n')
 	client	1	fail:epoll_create1:1:24	for signals and events: Too many open files; raise the limit of open files ('ulimit -n')
 	client	1	fail:epoll_create1:1:12	for signals and events: Cannot allocate memory	0x ulimit -n
+	both	1	fail:eventfd:1:24	cannot create the pipes and threads that write the output: Too many open files; raise the limit of open files ('ulimit -n')
+	both	1	fail:pthread_create:1:11	cannot create the pipes and threads that write the output: Resource temporarily unavailable
 	client	1	fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files; raise the limit of open files ('ulimit -n')
 	client	1	fail:eventfd:2:12	cannot open a descriptor for the session: Cannot allocate memory	0x ulimit -n
 	client	0	ADDR_RESOLVED+ADDR_CHANGE
