@@ -116,8 +116,8 @@ enum kind {
 };
 
 /*
- * The programs that have an option, as a set of bits. CHECK means that --check accepts the option,
- * ZERO that --check also accepts 0 as its number.
+ * The programs that have an option, as a set of bits. CHECK means that --check accepts the option.
+ * ZERO means that the option's number may be 0, but only with --check.
  */
 enum {
 	CLIENT = 1 << 0,
@@ -131,7 +131,7 @@ enum {
 struct row {
 	enum kind kind;
 	unsigned int programs;
-	char letter; /* or 0 */
+	char letter; /* 0 if the option has none */
 	const char *name, *argument;
 	size_t field; /* offset in struct options */
 	const char *help;
@@ -390,8 +390,8 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	int value;
 
 	list_options(options->role, names, letters);
-	argv[0] = program_invocation_short_name; /* getopt_long(3) begins its messages with argv[0]:
-						    set the name of all other messages */
+	/* getopt_long(3) begins its messages with argv[0]: use the name as in all other messages */
+	argv[0] = program_invocation_short_name;
 	while ((value = getopt_long(argc, argv, letters, names, NULL)) != -1) {
 		const struct row *row = find_row(options->role, value);
 		enum parsed parsed =

@@ -58,7 +58,7 @@ struct options {
 	const char *file;      /* file to send; "-" is standard input */
 	uint64_t pattern_size; /* bytes of the pattern to send */
 	const char *output;    /* file for the incoming payload; "-" is standard output */
-	/* The operation. A number that was not given is 0: */
+	/* The operation. A number that was not given has its default, or is 0: */
 	unsigned int iterations;       /* number of times to perform the operation */
 	unsigned int duration_seconds; /* time to repeat the operation, or to measure (--check) */
 	unsigned int interval_seconds; /* time between two reports of the rate */
@@ -71,12 +71,12 @@ struct options {
 	 * server: the session belongs to a client's --check
 	 */
 	bool check;
-	uint32_t wanted;         /* bytes of a pass of the server's pattern. 0 without --check. */
-	uint32_t wanted_seconds; /* client, --check: seconds of the server's operation. 0 means
-				    one pass. */
-	bool busy_poll;          /* poll the completion queue without sleeping during a session */
-	bool report;             /* print amounts, rates and latencies */
-	bool json;               /* print the results as JSON objects */
+	uint32_t wanted; /* bytes of a pass of the server's pattern. 0 without --check. */
+	/* client, --check: seconds of the server's operation. 0 means one pass. */
+	uint32_t wanted_seconds;
+	bool busy_poll; /* poll the completion queue without sleeping during a session */
+	bool report;    /* print amounts, rates and latencies */
+	bool json;      /* print the results as JSON objects */
 	bool verbose;
 	unsigned int timeout_seconds;
 	uint64_t maximum_payload;      /* maximum bytes of a payload from a peer */
@@ -104,7 +104,7 @@ bool is_given(const struct options *options, size_t offset);
 
 #define DEFAULT_TOS 256 /* no TOS byte: the device's configuration decides */
 
-/* Return true if this argument of --output means standard output. NULL does not. */
+/* Return true if `name`, the argument of --output, means standard output. It may be NULL. */
 bool is_standard_output(const char *name);
 
 /* Return true for a server without --one-off. */
