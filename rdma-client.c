@@ -50,7 +50,7 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 	uint64_t port;
 
 	if (options->check && count > 2)
-		return usage_error("--check takes no argument, ADDRESS, or ADDRESS and PORT");
+		return usage_error("--check takes at most two arguments: [ADDRESS [PORT]]");
 	if (options->check && count == 0 && (options->bind || options->tos != DEFAULT_TOS))
 		return usage_error("--bind and --tos apply to a path: give --check an ADDRESS");
 	if (options->check && count < 2 &&

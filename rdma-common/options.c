@@ -217,7 +217,8 @@ static const struct row *find_row(enum role role, int value)
 	"  1  unexpected failure on this host          2  wrong usage\n"         \
 	"  3  no usable RDMA device, address or route  4  refused by the peer\n" \
 	"  5  timed out                                6  peer lost\n"           \
-	"  7  contents wrong                           8  too slow; --check: limit, loss\n"
+	"  7  contents wrong\n"                                                  \
+	"  8  slower than --min-rate; --check: this host is limited, or packets are lost\n"
 
 /* Print `usage` and the options of a program. The descriptions begin in column 27. */
 static void print_help(enum role role, const char *usage)
@@ -410,8 +411,8 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	if (options->check && !timed)
 		options->duration_seconds = CHECK_SECONDS;
 	if (!options->check && timed && options->duration_seconds == 0)
-		return usage_error("--duration 0 measures nothing: it applies only to the "
-				   "client's --check");
+		return usage_error("--duration 0 is only for the client's --check, which then "
+				   "measures no rate: give 1 or more seconds");
 	return PARSED_RUN;
 }
 
@@ -471,6 +472,6 @@ enum parsed check_options(const struct options *options)
 		return usage_error("with --one-way and write, this side receives no payload: "
 				   "omit --output and --max-size");
 	if (options->one_off && OPTION_GIVEN(options, maximum_sessions))
-		return usage_error("--one-off serves one session at a time: omit --max-sessions");
+		return usage_error("--one-off serves only one session: omit --max-sessions");
 	return PARSED_RUN;
 }

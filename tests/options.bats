@@ -31,7 +31,7 @@ usage_error() {
 	usage_error 'at most one argument is allowed' rdma-server read write
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1 1 2
-	usage_error '--check takes no argument, ADDRESS, or ADDRESS and PORT' rdma-client --check read 192.0.2.1 1
+	usage_error '--check takes at most two arguments: [ADDRESS [PORT]]' rdma-client --check read 192.0.2.1 1
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
 	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --tos 0
 	for option in "--min-rate 1G" "--connections 2" "--duration 1"; do
@@ -125,7 +125,7 @@ without_input() {
 		usage_error "with --one-way and write, this side receives no payload: omit --output and --max-size" \
 			rdma-client --one-way --max-size "$size" write 192.0.2.1 1
 	done
-	usage_error "--one-off serves one session at a time: omit --max-sessions" rdma-server -1 --max-sessions 1024 read
+	usage_error "--one-off serves only one session: omit --max-sessions" rdma-server -1 --max-sessions 1024 read
 	usage_error "both need standard output: give --output a file" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 }

@@ -295,7 +295,7 @@ TEST(impossible_argument_is_rejected_with_a_reason)
 		{ "--tos", "ff", "not 'ff'" },
 		{ "-n", "0", "--iters takes a whole number from 1 to 1000000000, not '0'" },
 		{ "-n", "1000000001", "--iters takes" },
-		{ "--duration", "0", "--duration 0 measures nothing: it applies only to the client's --check" },
+		{ "--duration", "0", "--duration 0 is only for the client's --check, which then measures no rate: give 1 or more seconds" },
 		{ "--duration", "1000001", "--duration takes whole seconds (5 or 5s) from 1 to 1000000, or 0 with the client's --check, not '1000001'" },
 		{ "--interval", "0", "--interval takes whole seconds (5 or 5s) from 1 to 1000000" },
 		{ "--duration", "500ms", "--duration takes whole seconds" },
