@@ -127,7 +127,9 @@ static bool has_zero_guid(const struct client *client, struct connection *connec
 	return true;
 }
 
-/* Fail the session because the lookup from `source` cannot start. NULL is any address. */
+/*
+ * Fail the session, because the lookup from `source` cannot start. Without --bind `source` is NULL.
+ */
 static void not_resolving(const struct client *client, struct connection *connection,
 			  const struct sockaddr *source, int error)
 {
@@ -315,7 +317,8 @@ static void start_session(struct client *client);
 
 /*
  * Handle a rejection: by the server, or because no program listens. Replace a connection that is
- * rejected as stale, because a new queue pair has another number. client->retries limits this.
+ * rejected as stale, because a new queue pair has another number. client->retries limits the number
+ * of replacements.
  */
 static void rejected(struct client *client, struct connection *connection,
 		     const struct cm_event *event)
@@ -608,7 +611,7 @@ static void wait_until(struct program *program, int64_t time)
 		;
 }
 
-/* Run one set of sessions for --check, and pass the results to `probe` (session_function). */
+/* A session_function of --check: run one set of sessions, and pass the results to `probe`. */
 static void run_check_sessions(struct probe *probe, void *argument)
 {
 	struct program *program = argument;

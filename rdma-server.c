@@ -20,7 +20,7 @@
 #define BACKLOG 1024
 /* Maximum number of addresses to listen on: the wildcards of IPv4 and IPv6, or those of --bind. */
 #define LISTENERS 16
-/* Number of attempts to find a port that is free on each address. */
+/* Number of attempts to find a port that is free on every address. */
 #define PORT_ATTEMPTS 20
 /* Number of stuck helpers of ended sessions at which the server rejects further clients. */
 #define MAX_STUCK_HELPERS 32
@@ -39,7 +39,7 @@ struct server {
 	bool stopping;      /* accept no more sessions; exit after the last one */
 	bool warned;        /* warn_unfound() has printed its warning */
 	enum status status; /* result of the program */
-	/* device of an address of --bind, if its node GUID is 0, or NULL */
+	/* the RDMA device with node GUID 0 that has an address of --bind, or NULL */
 	struct ibv_context *unfound;
 };
 
@@ -93,8 +93,8 @@ static void stop_listening(struct server *server)
 }
 
 /*
- * Return true if another port of the address is free. Then `port` is in use. Return false if `port`
- * is 0. Set the port of `address` to 0.
+ * Return true if `port` of the address is in use, because another port is free. Return false for
+ * port 0. The port of `address` may become 0.
  */
 static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
 {
@@ -111,8 +111,8 @@ static bool is_port_taken(struct server *server, struct sockaddr *address, uint1
 }
 
 /*
- * Return true, with errno ENODEV, if the device of the bound address has node GUID 0. A listener
- * there would reject every request.
+ * Return true, with errno ENODEV, if the device of the bound address has node GUID 0. A listener on
+ * that address would reject every request.
  */
 static bool misses_device(struct server *server, struct rdma_cm_id *id)
 {
@@ -193,7 +193,7 @@ static struct strbuf describe_no_device(int error)
 	return text;
 }
 
-/* Return the first address that lacks its network interface, or NULL. */
+/* Return the first address that must name its network interface but does not, or NULL. */
 static const struct sockaddr *find_without_interface(const struct addrinfo *addresses)
 {
 	while (addresses && !lacks_interface(addresses->ai_addr))
@@ -215,7 +215,7 @@ static enum status explain_listening(struct server *server, const struct addrinf
 		strbuf_addf(&reason, NO_PORT_REASON "; " NO_PORT_ADVICE);
 	} else if (error == EADDRINUSE) {
 		strbuf_addf(&reason, "the port is in use; choose another --port");
-	} else if (lacks_ports) { /* is_port_taken() could not find out */
+	} else if (lacks_ports) { /* is_port_taken() finds no other free port */
 		strbuf_addf(&reason,
 			    "%s; either the port is in use, or this host does not have the "
 			    "address: choose another --port, or see 'ip address'",
