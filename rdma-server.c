@@ -70,8 +70,8 @@ static void check_output(struct server *server)
 
 	if (output && output_check(output))
 		print_warning(&server->program.console,
-			      "cannot store payloads in '%s': %s; until that is mended, sessions "
-			      "with a client that sends one will fail",
+			      "cannot store payloads in '%s': %s; mend this, or a session whose "
+			      "client sends a payload will fail",
 			      ellipsize(output).text, output_error(errno));
 }
 

@@ -257,7 +257,7 @@ load fake
 
 @test "a server reports at its start that --output has no folder, and serves clients that send no payload" {
 	local none=$BATS_TEST_TMPDIR/none/file
-	local warning="rdma-server: cannot store payloads in '$none': No such file or directory; until that is mended, sessions"
+	local warning="rdma-server: cannot store payloads in '$none': No such file or directory; mend this, or a session whose client sends a payload will fail"
 	outcomes <<-END
 	one-off -o $none	0	one-way	1x $warning
 	one-off -o $none	0	wanted:1024	1x $warning
