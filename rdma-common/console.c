@@ -247,7 +247,7 @@ uint64_t console_close(struct console *console, bool *failed)
 		pthread_join(console->outlets[i].thread, NULL);
 		close(console->outlets[i].exit);
 	}
-	if (ended && console->ended >= 0) { /* a running thread may still use it */
+	if (ended && console->ended >= 0) { /* a stuck thread may still write to it */
 		close(console->ended);
 		console->ended = -1;
 	}

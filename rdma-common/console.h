@@ -2,8 +2,9 @@
 /*
  * Print lines without waiting for an output, such as a pager, a stopped terminal or a slow disk.
  * Each output has a pipe and a thread that empties it. If the pipe is full, lines are dropped. The
- * next line that fits is preceded by their number. If a write fails, the rest of the line is lost,
- * and the next text begins a new line. The first failure of standard output is reported at once.
+ * number of dropped lines is printed before the next line that fits. If a write fails, the rest of
+ * the line is lost, and the next text begins a new line. The first failure of standard output is
+ * reported at once.
  *
  * The pipe carries pointers to lines. The kernel writes each pointer whole and in order, so no lock
  * is needed. The order between the streams is kept only if both are one file.
@@ -34,7 +35,7 @@ enum stream {
 struct outlet {
 	struct console *console;
 	int descriptor;
-	int entrance, exit; /* ends of the pipe; neither blocks */
+	int entrance, exit; /* non-blocking ends of the pipe */
 	pthread_t thread;
 	atomic_uint lost;   /* dropped lines that no line has reported yet */
 	atomic_bool failed; /* write(2) has failed at least once */

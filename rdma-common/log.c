@@ -82,7 +82,7 @@ enum status flush_output(const struct log *log, struct process *process)
 	drain(log, process);
 	left = console_close(log->console, &failed);
 	failed |= ferror(stdout) != 0;
-	/* a thread that is stuck in write(2) still uses the descriptor */
+	/* do not close the descriptor while a thread is stuck in its write(2) */
 	failed |= (left ? fflush(stdout) : fclose(stdout)) != 0;
 	if (!failed && !left)
 		return STATUS_SUCCESS;
@@ -217,7 +217,7 @@ void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t 
 	double rate = (double)done / seconds;
 	char so_far[32], in_all[32], speed[32], text[128];
 
-	/* isatty(3) costs a system call: call it last */
+	/* can_draw() costs a system call: call it last */
 	if (!done || nanoseconds < PROGRESS_AFTER_NANOSECONDS || log->options->verbose ||
 	    log->options->connections > 1 || !can_draw())
 		return;

@@ -46,10 +46,10 @@ void print_result(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Wait until all lines are written, at most for --timeout. A signal limits the wait to a second,
- * and another one ends the process at once. Return STATUS_SUCCESS, or STATUS_LOCAL_FAILURE after a
- * message. If the message would block, omit it. Call this in the main thread after all others have
- * ended. Print nothing afterwards.
+ * Wait until all lines are written, at most for --timeout. An ending signal limits the wait to 1 s,
+ * and the next ending signal ends the process at once. Return STATUS_SUCCESS, or
+ * STATUS_LOCAL_FAILURE after a message. If the message would block, omit it. Call this in the main
+ * thread after all threads that print have ended. Print nothing afterwards.
  */
 enum status flush_output(const struct log *log, struct process *process);
 
@@ -72,7 +72,8 @@ void print_payload(const struct log *log, const struct excerpt *excerpt);
 
 /*
  * On a terminal, draw the progress of a transfer once it has lasted a second: `done` of `all` bytes
- * in `nanoseconds`. `all` is UINT64_MAX if it is unknown.
+ * in `nanoseconds`. `all` is UINT64_MAX if the length is unknown. With --verbose or several
+ * sessions draw nothing.
  */
 void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t nanoseconds);
 

@@ -18,7 +18,7 @@ static struct speed speed_of(const struct session *session)
 				 transfer_has_operated(&session->transfer));
 }
 
-/* Return the name of the device, or NULL. */
+/* Return the name of the device, or NULL before query_limits(). */
 static const char *known_device(const struct connection *connection)
 {
 	return connection->setup.terms.limits.transport ? connection->setup.device.text : NULL;
@@ -103,7 +103,7 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 	json_object_object_add(object, "latency_us", inner);
 }
 
-/* Return true if only the client operates. terms.one_way is false until connection_prepare(). */
+/* Return true if only the client operates. Before connection_prepare(), only the option is set. */
 static bool is_one_way(const struct setup *setup)
 {
 	return setup->options.one_way || setup->terms.one_way;

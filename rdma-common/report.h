@@ -26,9 +26,9 @@ void report_json(const struct connection *connection);
 void report_path(const struct connection *connection);
 
 /*
- * Print the sum of the program's connections, the slowest and the fastest. With --json, print them
- * also as an object. `status` is the program's exit status. A session that failed before it began
- * counts as failed.
+ * Print the totals of the program's sessions, the slowest session and the fastest. With --json,
+ * print them also as an object. `status` is the program's exit status. A session that failed before
+ * it began counts as failed.
  */
 void report_sum(const struct program *program, enum status status);
 
