@@ -21,8 +21,8 @@ socklen_t address_size(const struct sockaddr *address)
 
 static bool is_of(const struct ifaddrs *one, const char *interface)
 {
-	size_t length =
-		strcspn(one->ifa_name, ":"); /* an IPv4 address may have a label: "eth0:1" */
+	/* an IPv4 address may have a label: "eth0:1" */
+	size_t length = strcspn(one->ifa_name, ":");
 
 	return length == strlen(interface) && !strncmp(one->ifa_name, interface, length);
 }
@@ -34,7 +34,7 @@ static bool has_interface(const struct ifaddrs *all, const char *interface)
 	return all;
 }
 
-/* Append the IP addresses of an interface: " has 192.0.2.2, fd00::2". */
+/* Append the IP addresses of an interface: " has 192.0.2.2, fd00::2", or " has none". */
 static void add_addresses(struct strbuf *text, const struct ifaddrs *all, const char *interface)
 {
 	char address[NI_MAXHOST];
@@ -80,7 +80,7 @@ static const struct rdma_port *find_device_port(const struct rdma_ports *ports, 
 	return found;
 }
 
-/* Advise against the name of a network interface or an RDMA device. Return false for another. */
+/* Append advice against the name of an interface or a device. Return false for another name. */
 static bool advise_on_own_name(struct strbuf *text, const struct ifaddrs *all, const char *name,
 			       bool own)
 {
@@ -117,7 +117,10 @@ static size_t length_before(const char *name, char sign)
 	return (size_t)(at - name);
 }
 
-/* Advise against a port, brackets or the length of a prefix. Return false for another text. */
+/*
+ * If `name` has a port, brackets or a prefix length (/24), append advice to omit it, and return
+ * true.
+ */
 static bool advise_on_notation(struct strbuf *text, const char *name, bool own)
 {
 	bool bracket = name[0] == '[';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Explain why a text is no address that can be used here, from the network interfaces and the RDMA
- * devices of this host.
+ * Advice for an address or a name that cannot be used here. It depends on the network interfaces
+ * and the RDMA devices of this host.
  *
  * Threads: the main thread.
  */
@@ -19,7 +19,7 @@ socklen_t address_size(const struct sockaddr *address);
 /*
  * Return what to write instead of `name` after this error of getaddrinfo(3). The text is empty if
  * the name did not cause the error. If `own` is true, the address must be one of this host
- * (--bind), else one of the server.
+ * (--bind), else one of the server's host.
  */
 struct strbuf name_advice(int error, const char *name, bool own);
 
@@ -31,7 +31,7 @@ bool lacks_interface(const struct sockaddr *address);
 
 #define INTERFACE_ADVICE "name the network interface of the link-local address, as in fe80::1%eth0"
 
-/* Return how to write such an address, if it is one of this host. */
+/* Return how to write such an address of this host, or that this host does not have it. */
 struct strbuf own_interface_advice(const struct sockaddr *address);
 
 #endif

@@ -30,7 +30,6 @@ struct json_object *json_begin(const char *kind);
 /* Add a text, or null for NULL. Bytes that are not UTF-8 are escaped, as in "\xff". */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
-/* Add a number, or a boolean. */
 void json_add_count(struct json_object *object, const char *key, uint64_t number);
 void json_add_flag(struct json_object *object, const char *key, bool flag);
 

@@ -42,7 +42,7 @@ void netlink_add(struct nl_msg *request, int type, const void *value, size_t siz
 		nla_put(request, type, (int)size, value);
 }
 
-/* Keep the errno value: libnl maps several of them, such as ENETUNREACH, to one error. */
+/* Store the errno value: libnl maps several of them, such as ENETUNREACH, to one error. */
 static int take_error(struct sockaddr_nl *kernel, struct nlmsgerr *failure, void *error)
 {
 	(void)kernel;
@@ -75,7 +75,7 @@ void netlink_ask_rdma(unsigned int command, const struct nlattr *device,
 		      nl_recvmsg_msg_cb_t function, void *context)
 {
 	int type = (int)RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
-	/* the kernel has no dump for RDMA_NLDEV_CMD_SYS_GET, and none of a single device */
+	/* the kernel dumps neither RDMA_NLDEV_CMD_SYS_GET nor the GET of a single device */
 	bool single =
 		command == RDMA_NLDEV_CMD_SYS_GET || (device && command == RDMA_NLDEV_CMD_GET);
 	int flags = single ? 0 : NLM_F_DUMP;

@@ -33,7 +33,10 @@ void netlink_add(struct nl_msg *request, int type, const void *value, size_t siz
  */
 int netlink_ask(int protocol, struct nl_msg *request, nl_recvmsg_msg_cb_t function, void *context);
 
-/* Return the first attribute of a type after the `size` bytes of a message's body, or NULL. */
+/*
+ * Return the message's first attribute of this type, or NULL. The attributes follow a body of
+ * `size` bytes, such as struct rtmsg.
+ */
 struct nlattr *netlink_find(struct nl_msg *message, size_t size, int type);
 
 /* Return the first attribute of a type within `outer`, or NULL. `outer` may be NULL. */
@@ -56,7 +59,7 @@ struct device_name {
 
 /*
  * Return the present name of a device. 'rdma dev set' can change the name of a device in use, but
- * libibverbs keeps the one that it found first. Return that if the kernel does not answer.
+ * libibverbs keeps the name that it found first. Return the latter if the kernel does not answer.
  */
 struct device_name device_name(struct ibv_device *device);
 
@@ -65,12 +68,13 @@ struct device_folder {
 };
 
 /*
- * Return the folder in sysfs of the device that now has `name`. If `name` is NULL, return the
- * folder that libibverbs has found. If that folder is gone, ask the kernel for the present name.
+ * Return the folder in sysfs of the device, which now has `name`. If `name` is NULL, return the
+ * folder that libibverbs has found, or if that is gone, the folder of the name that the kernel
+ * gives.
  */
 struct device_folder device_folder(struct ibv_device *device, const struct device_name *name);
 
-/* A port of a device. The interface is empty if it is in another network namespace. */
+/* A port of a device. `interface` is empty without an interface in this network namespace. */
 struct rdma_port {
 	char device[IBV_SYSFS_NAME_MAX], interface[IF_NAMESIZE];
 	uint32_t number;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of, and advice for, the errors of the connection manager, the kernel and the libraries that
- * prevent a connection. Pure: nothing is read or asked here. Every string is static.
+ * Names and advice for errors of the connection manager, the kernel and the libraries that prevent
+ * a connection. The functions depend on their arguments alone. Every string is static.
  *
  * Threads: any.
  */
