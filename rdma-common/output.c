@@ -58,7 +58,7 @@ static int renameat2(int folder, const char *from, int to_folder, const char *to
 /* Bytes between two syncs: initial, minimum and maximum value. */
 #define FIRST_SYNC ((uint64_t)1024 * 1024)
 #define MIN_SYNC   ((uint64_t)256 * 1024)
-#define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* not too long if the disk becomes slow */
+#define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* limits a sync if the disk becomes slow */
 /* Maximum number of symbolic links that the kernel follows (path_resolution(7)). */
 #define LINKS 40
 /* A temporary name. It does not contain the file's own name, which may be as long as possible. */
@@ -115,7 +115,7 @@ static int unless_unsupported(int result)
 
 /* ---- Owners ---- */
 
-/* Return true if other users may plant files here that this user cannot remove. */
+/* Return true if other users may plant files in the folder that this user cannot remove. */
 static bool others_may_plant(const struct place *place)
 {
 	mode_t mode = place->folder_about.st_mode;
@@ -432,7 +432,7 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
 	bool is_unmapped = !place->is_open && place->about.st_uid == OVERFLOW_ID;
 	int proof = is_unmapped && others_may_plant(place) ? O_NOATIME : 0;
-	/* follow_links() has resolved every link, except one below /proc/PID/fd */
+	/* follow no link but one below /proc/PID/fd: follow_links() has resolved the others */
 	int flags = O_WRONLY | O_NONBLOCK | O_CLOEXEC | (place->is_open ? 0 : O_NOFOLLOW);
 	int descriptor, error;
 	struct stat about;

@@ -15,10 +15,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/*
- * Return the sum. It is LENGTH_UNKNOWN if it overflows, because either number may come from the
- * peer.
- */
+/* Return the sum, or LENGTH_UNKNOWN if it overflows: the peer may have sent any number. */
 static uint64_t add_saturating(uint64_t a, uint64_t b)
 {
 	uint64_t sum;
@@ -117,7 +114,7 @@ static void end_round(struct transfer *transfer, int64_t now)
 	    now - operation->round_started <= TRANSFER_MILLISECONDS) {
 		operation->in_flight *= 2;
 		size_requests(transfer);
-		full = false; /* the additional bytes are not posted yet */
+		full = false; /* not yet: the additional bytes are not posted */
 	}
 	operation->round_started = full ? now : TRANSFER_NEVER;
 }
@@ -770,7 +767,7 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	uint64_t freed = by_completion ? transfer->operation.completed : source->consumed;
 	uint64_t limit = smaller(add_saturating(freed, stream->plan.ring), source_end(transfer));
 
-	/* it is not known yet if the stream repeats; its first pass is the same in both cases */
+	/* until the peer's MSG_MR, fill only the first pass: later passes may only repeat it */
 	if (stream->advertised_size == 0)
 		return smaller(limit, stream->plan.length);
 	return limit;

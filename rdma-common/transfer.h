@@ -150,7 +150,7 @@ struct transfer_operation {
 	uint64_t size;      /* maximum bytes of a request */
 	uint64_t depth;     /* maximum number of outstanding requests. 0 if not known yet. */
 	uint64_t interval;  /* maximum number of requests per completion */
-	uint64_t in_flight; /* maximum bytes of outstanding requests. A single one may be longer. */
+	uint64_t in_flight; /* maximum bytes of outstanding requests. One request may be longer. */
 	bool grows;         /* a larger `in_flight` would allow longer or more requests */
 	uint64_t round;     /* position at which the round ends (end_round()) */
 	int64_t round_started; /* start of that round, or TRANSFER_NEVER if it is not measured */

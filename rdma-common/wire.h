@@ -50,12 +50,12 @@ struct message {
 	uint64_t length;
 	uint64_t produced; /* MR: bytes that may be read already */
 	/* VERDICT: counts of the sender's port during the session. */
-	bool counted;           /* the port counts errors. Otherwise `errors` is 0. */
-	uint64_t errors;        /* errors */
-	uint64_t missing;       /* gaps in the sequence of received packets */
-	uint64_t retransmitted; /* retransmissions */
-	uint32_t rkey;          /* MR: key of the region */
-	struct window window;   /* WINDOW: its fields */
+	bool counted; /* the port counts errors. Otherwise `errors` is 0. */
+	uint64_t errors;
+	uint64_t missing; /* gaps in the sequence of received packets */
+	uint64_t retransmitted;
+	uint32_t rkey;        /* MR: key of the region */
+	struct window window; /* WINDOW: its fields */
 };
 
 /* Encode `message`, little-endian, with zeros in reserved bytes. Cannot fail. */
