@@ -113,14 +113,15 @@ static void write_drawn(struct outlet *outlet, char *text)
 
 static void write_line(struct outlet *outlet, const struct line *line)
 {
-	char notice[80];
+	char notice[128];
 
 	if (outlet->drawn && !line->drawn)
 		write_text(outlet, "\r\033[K");
 	if (line->lost) {
 		snprintf(notice, sizeof(notice),
-			 "(%u line%s dropped here: the output was not read)\n", line->lost,
-			 line->lost == 1 ? " was" : "s were");
+			 "(%u line%s dropped here: the output was not read in time, or memory was "
+			 "short)\n",
+			 line->lost, line->lost == 1 ? " was" : "s were");
 		write_text(outlet, notice);
 	}
 	if (line->drawn)
