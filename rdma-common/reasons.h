@@ -63,7 +63,8 @@ const char *cgroup_advice(int error);
 #define ZERO_GUID_ADVICE                                                                     \
 	"on the host that has the physical function set the virtual function's MAC address " \
 	"('ip link set PF vf N mac ADDRESS') or, over InfiniBand, its node GUID "            \
-	"('ip link set PF vf N node_guid GUID'), then unbind and bind it"
+	"('ip link set PF vf N node_guid GUID'), then write its PCI address to 'unbind' "    \
+	"and 'bind' of its driver in /sys/bus/pci/drivers"
 
 /*
  * Return what to change if librdmacm finds no device. Each parameter states a fact:

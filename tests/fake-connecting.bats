@@ -17,7 +17,7 @@ node_guid() {
 @test "a device with node GUID 0 is named, with advice, before its address is resolved or listened on" {
 	use address
 	local guid="RDMA device double0 has node GUID 0, so librdmacm cannot find it"
-	local advice="on the host that has the physical function set the virtual function's MAC address ('ip link set PF vf N mac ADDRESS') or, over InfiniBand, its node GUID ('ip link set PF vf N node_guid GUID'), then unbind and bind it"
+	local advice="on the host that has the physical function set the virtual function's MAC address ('ip link set PF vf N mac ADDRESS') or, over InfiniBand, its node GUID ('ip link set PF vf N node_guid GUID'), then write its PCI address to 'unbind' and 'bind' of its driver in /sys/bus/pci/drivers"
 	node_guid 0000:0000:0000:0000
 	outcomes <<-END
 	client -B 192.0.2.2	3	[iwarp] unfound:9	cannot resolve the address: $guid: $advice	rdma_resolve_addr=0
