@@ -661,7 +661,7 @@ static bool fill_ring(struct session *session)
 		return false;
 	failure.status = STATUS_SUCCESS;
 	if (session->protocol.phase >= PHASE_CLOSING || session->protocol.gave_up)
-		return helper_discard(session->outgoing.helper);
+		return helper_discard_result(session->outgoing.helper);
 	moved = outgoing_fill(&session->outgoing, &session->transfer, &failure);
 	if (failure.status != STATUS_SUCCESS)
 		feed_failure(session, EVENT_GAVE_UP, &failure);
@@ -752,7 +752,7 @@ static bool empty_ring(struct session *session)
 		return true;
 	}
 	if (!may_empty(session))
-		return helper_discard(incoming->helper);
+		return helper_discard_result(incoming->helper);
 	switch (incoming_step(incoming, &session->transfer, verifying, session->peer_digest,
 			      &failure)) {
 	case INCOMING_WAITS:
@@ -1165,8 +1165,8 @@ void *session_run(void *argument)
 	const struct setup *setup = session->setup;
 
 	run_session(session);
-	session->helpers_left += !outgoing_release(&session->outgoing);
-	session->helpers_left += !incoming_release(&session->incoming);
+	session->helpers_left += !outgoing_release_helper(&session->outgoing);
+	session->helpers_left += !incoming_release_helper(&session->incoming);
 	ibv_ack_cq_events(setup->cq, session->unacknowledged_events);
 	process_notify_exit(&setup->program->process, setup->id->context);
 	return NULL;

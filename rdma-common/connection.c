@@ -105,7 +105,7 @@ void connection_destroy(struct connection *connection)
 	int error;
 
 	/* a session whose thread never started still has its helper, which is idle */
-	if (connection->session && !outgoing_release(&connection->session->outgoing))
+	if (connection->session && !outgoing_release_helper(&connection->session->outgoing))
 		setup->program->regions.stuck_helpers++;
 	unlink_connection(setup->program, connection);
 	atomic_fetch_sub(&setup->program->regions.sessions, 1);

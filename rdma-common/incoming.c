@@ -186,7 +186,7 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 
 /* ---- The end ---- */
 
-bool incoming_release(struct incoming *incoming)
+bool incoming_release_helper(struct incoming *incoming)
 {
 	struct helper *helper = incoming->helper;
 

@@ -52,7 +52,7 @@ enum incoming_step {
 
 /*
  * Prepare to process pieces. With --output, start the helper, which opens the output, and do not
- * wait for it. incoming_release() and incoming_free() must follow, even after a failure.
+ * wait for it. incoming_release_helper() and incoming_free() must follow, even after a failure.
  */
 enum status incoming_open(struct incoming *incoming, const struct transfer *transfer,
 			  struct process *process, struct failure *failure);
@@ -68,7 +68,7 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 				 uint64_t digest, struct failure *failure);
 
 /* Release the helper. Return false if the helper was abandoned (helper_release()). */
-bool incoming_release(struct incoming *incoming);
+bool incoming_release_helper(struct incoming *incoming);
 
 /* Free the remaining memory. Main thread. */
 void incoming_free(struct incoming *incoming);

@@ -136,7 +136,7 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct 
 	return true;
 }
 
-bool outgoing_release(struct outgoing *outgoing)
+bool outgoing_release_helper(struct outgoing *outgoing)
 {
 	struct helper *helper = outgoing->helper;
 

@@ -33,8 +33,8 @@ struct outgoing {
 };
 
 /*
- * Prepare to fill `ring` from `payload`. Both must outlive this object. outgoing_release() and
- * outgoing_free() must follow, even after a failure. Main thread.
+ * Prepare to fill `ring` from `payload`. Both must outlive this object. outgoing_release_helper()
+ * and outgoing_free() must follow, even after a failure. Main thread.
  */
 enum status outgoing_open(struct outgoing *outgoing, const struct payload *payload, uint8_t *ring,
 			  size_t ring_size, struct process *process, struct failure *failure);
@@ -48,7 +48,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 
 /* Release the helper. Return false if the helper was abandoned (helper_release()). */
-bool outgoing_release(struct outgoing *outgoing);
+bool outgoing_release_helper(struct outgoing *outgoing);
 
 /* Free the remaining memory. Main thread. */
 void outgoing_free(struct outgoing *outgoing);

@@ -108,7 +108,7 @@ TEST(copy_of_the_ring_is_verified_shown_and_stored)
 	assert_int_equal(transfer.sink.stored, SIZE);
 	assert_int_equal(ring[0], '!');
 	assert_memory_equal(incoming.verification.excerpt.head, sent, SHOWN_PAYLOAD);
-	assert_true(incoming_release(&incoming));
+	assert_true(incoming_release_helper(&incoming));
 	incoming_free(&incoming);
 	assert_stored("stored", sent, SIZE);
 }
@@ -132,7 +132,7 @@ TEST(failure_to_open_the_output_is_reported_before_a_byte_is_copied)
 	assert_string_equal(failure.cause, "cannot store the incoming payload in 'none/stored': "
 					   "No such file or directory");
 	assert_int_equal(incoming.verification.bytes, 0);
-	assert_true(incoming_release(&incoming));
+	assert_true(incoming_release_helper(&incoming));
 	incoming_free(&incoming);
 }
 
