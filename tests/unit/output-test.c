@@ -578,7 +578,7 @@ TEST(file_is_stored_despite_harmless_failures_and_other_failures_tear_no_file)
 }
 
 /* The name is taken or becomes free during the transfer, or its folder is removed. */
-TEST(name_that_changes_during_the_transfer_is_replaced_or_rejected)
+TEST(name_taken_or_freed_during_the_transfer_is_handled_at_the_commit)
 {
 	struct output *output = opened("new");
 
@@ -1103,7 +1103,7 @@ static void assert_waits(const char *name, uint64_t calls)
  * The last two outputs are a pipe and a socket of another user, as with sudo(8): they cannot be
  * opened again, and have less room than the next write needs.
  */
-TEST(wait_for_a_stopped_reader_can_be_cancelled)
+TEST(wait_for_a_missing_or_stopped_reader_can_be_cancelled)
 {
 	int reader, terminal = posix_openpt(O_RDWR | O_NOCTTY), ends[4];
 
