@@ -34,10 +34,10 @@
 /* ---- Posting ---- */
 
 /*
- * A function that posts returns 0 or an errno value. After a failure bad_wr is the first request
- * that was not posted. If bad_wr is NULL, the whole list counts as outstanding: libsiw leaves it
- * NULL if the doorbell fails after all requests are in the queue. Such requests may never complete.
- * The second deadline of PHASE_CLOSING ends the wait for them.
+ * Except post_receives(), a function that posts returns 0 or an errno value. After a failure bad_wr
+ * is the first request that was not posted. If bad_wr is NULL, the whole list counts as
+ * outstanding: libsiw leaves it NULL if the doorbell fails after all requests are in the queue.
+ * Such requests may never complete. The second deadline of PHASE_CLOSING ends the wait for them.
  */
 
 static inline void read_clock(struct session *session)
@@ -118,7 +118,7 @@ static int send_mr(struct session *session)
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
 		.produced = session->protocol.verifying ? produced : 0,
-		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* absent with --one-way */
+		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* a client with --one-way has none */
 	};
 
 	return post_message(session, &message);
@@ -599,7 +599,7 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 	case WR_OPERATION:
 		handle_operation_completion(session);
 		break;
-	case WR_KEEPALIVE: /* no progress: the peer's adapter answers even if its program hangs */
+	case WR_KEEPALIVE: /* no progress: it completes even if the peer's program hangs */
 		break;
 	}
 }
@@ -709,7 +709,7 @@ static void begin_incoming(struct session *session)
  * - The output is being opened.
  * - The operation has begun, and the ring does not hold the whole stream.
  *
- * The last two end when this side gives up or closes. After a failure there is no step.
+ * The last two end when this side gives up or closes.
  */
 static bool may_empty(const struct session *session)
 {
@@ -816,7 +816,7 @@ static void end_durations(struct session *session)
 	}
 	if (now >= session->clocks.operation_end) {
 		session->clocks.operation_end = INT64_MAX;
-		/* an operation that ends soon also ends the interval */
+		/* let the interval end with the operation, not just before it */
 		measurement_postpone_interval(&session->measurement, now);
 		transfer_stop(&session->transfer);
 	}
@@ -885,7 +885,7 @@ static void disconnect(struct session *session)
 		force_error(session);
 }
 
-/* Execute the requested actions. Once closing has begun, post nothing. */
+/* Once closing has begun, post nothing. */
 static int run_actions(struct session *session)
 {
 	bool exchanging = session->protocol.phase == PHASE_EXCHANGING;
@@ -1052,9 +1052,9 @@ static void wait_for_descriptors(struct session *session, int milliseconds)
 }
 
 /*
- * Wait for a descriptor or the next clock. If the completion queue is not armed, only arm it. A
- * thread that spins does not wait, and checks the descriptors once in TURNS_PER_LOOK calls. Return
- * true if the next turn must follow even without completions.
+ * A thread that spins only checks the descriptors, once in TURNS_PER_LOOK calls. Another thread
+ * waits for a descriptor or the next clock, or only arms the completion queue if it is not armed.
+ * Return true if the next turn must follow even without completions.
  */
 static bool wait_for_work(struct session *session)
 {

@@ -90,7 +90,7 @@ struct protocol {
 	bool overdue;      /* the first deadline of closing has passed */
 	bool post_failed;  /* a post was refused, and no event has explained the refusal yet */
 	bool lingers;      /* the peer has left, and disconnecting waits for MSG_DONE to complete */
-	unsigned int post_cause; /* the cause of the refused post */
+	unsigned int post_cause; /* number of the text that explains the refused post, or 0 */
 	/* This side's verdict on the incoming payload, or its reason to give up. */
 	struct result own_verdict;
 	struct result peer_verdict; /* the peer's verdict, once received */

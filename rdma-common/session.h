@@ -53,8 +53,8 @@ enum notification {
 };
 
 /*
- * Number of texts that a session keeps. The state machine refers to at most four (needs_cause()).
- * One must be free for the next event.
+ * Number of texts that a session keeps to explain events. The state machine refers to at most four
+ * (needs_cause()). One must be free for the next event.
  */
 #define CAUSES 5
 
@@ -109,7 +109,10 @@ struct clocks {
 	 */
 	int64_t quiet_until;
 	int64_t deadline; /* when the session's current wait expires */
-	/* Time of the operation's latest completion, or 0 after count_wire_progress(). */
+	/*
+	 * Time of the operation's latest completion. It is 0 if none has come since the last
+	 * begin_wait() or count_wire_progress().
+	 */
 	int64_t wire_time;
 	int64_t keepalive_time;     /* when to send a keepalive, unless the wait restarts first */
 	int64_t keepalive_interval; /* current interval between keepalives */
@@ -125,7 +128,7 @@ struct clocks {
 struct session {
 	const struct setup *setup;
 	struct shared *shared;
-	struct ibv_qp *qp; /* like `cq` a copy from the setup, for each turn */
+	struct ibv_qp *qp; /* `qp` and `cq` save each turn a look-up in the setup */
 	struct ibv_cq *cq;
 	bool operates; /* this side performs an operation. False for a server with --one-way. */
 	struct protocol protocol;
