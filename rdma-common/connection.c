@@ -283,7 +283,10 @@ static enum status create_session(struct connection *connection, struct failure 
 	return STATUS_SUCCESS;
 }
 
-/* Allocate the latency counts if they are reported. At a depth above 1 passes overlap. */
+/*
+ * Allocate the latency counts if they are reported. At a depth above 1 passes overlap, so no
+ * latency is measured.
+ */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = &connection->setup.options;
@@ -505,8 +508,9 @@ enum status connection_start(struct connection *connection)
 }
 
 /*
- * Reject the peer with a reason. If that fails, rdma_destroy_id(3) later rejects the peer without a
- * reason. Find out if a setup call had failed because the peer has withdrawn.
+ * Reject the peer with a reason. If that fails, the peer may have withdrawn. Record if this may
+ * explain the failed setup call. Otherwise rdma_destroy_id(3) later rejects the peer without a
+ * reason.
  */
 static void reject(struct connection *connection, enum refusal refusal)
 {

@@ -14,7 +14,10 @@ static unsigned int bucket_of(uint64_t nanoseconds)
 	return shift * 128 + (unsigned int)(nanoseconds >> shift);
 }
 
-/* Return the middle of a bucket in nanoseconds. It may be below `minimum` or above `maximum`. */
+/*
+ * Return the middle of a bucket in nanoseconds. It may be below the minimum or above the maximum of
+ * the counted latencies.
+ */
 static int64_t bucket_value(unsigned int bucket)
 {
 	unsigned int shift = bucket < 256 ? 0 : bucket / 128 - 1;

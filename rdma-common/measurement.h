@@ -64,7 +64,10 @@ struct speed {
 void measurement_begin(struct measurement *measurement, int64_t now, unsigned int interval_seconds,
 		       const struct counters *counters);
 
-/* Record that the requests from `position` of the stream on are posted at `now`. */
+/*
+ * Record that requests are posted at `now`, the first of them at `position` of the stream. Only the
+ * start of a pass counts, and only if latencies are measured.
+ */
 static inline void measurement_post(struct measurement *measurement, uint64_t position, int64_t now)
 {
 	/* latencies need depth 1, where a pass begins once all bytes before it have completed */
@@ -107,8 +110,8 @@ void measurement_postpone_interval(struct measurement *measurement, int64_t mill
 double measurement_rate(const struct measurement *measurement);
 
 /*
- * Return the speed of passes of `pass` bytes. A pass of 0 bytes or of unknown length is the only
- * one. It counts if the whole operation `is_complete`.
+ * Return the speed of passes of `pass` bytes. A pass of unknown length is the only one. It counts
+ * if it has bytes and the whole operation `is_complete`. A pass of 0 bytes does not count.
  */
 struct speed measurement_speed(const struct measurement *measurement, uint64_t pass,
 			       bool is_complete);
