@@ -271,10 +271,7 @@ static bool owes_sink(const struct transfer *transfer)
 	       sink->produced < add_saturating(sink->advertised_consumed, stream->advertised_size);
 }
 
-/*
- * Return true if the peer knows the end of the outgoing stream. That end was agreed or reported, or
- * the stream repeats.
- */
+/* Return true if the peer knows the end of the outgoing stream. */
 static bool is_marked(const struct transfer_source *source)
 {
 	const struct transfer_stream *stream = &source->stream;
@@ -539,7 +536,10 @@ uint64_t transfer_record_done(struct transfer *transfer)
 	return stream->repeats ? stream->plan.length : source->advertised_produced;
 }
 
-/* Return the position up to which the peer's READ must have read before it sends MSG_DONE. */
+/*
+ * Return the position at which the peer's READ has ended. If that is not known, return the last one
+ * that the peer reported: a MSG_DONE does not state the number of passes.
+ */
 static uint64_t read_end(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -605,7 +605,10 @@ static uint64_t read_limit(const struct transfer *transfer)
 	bool all = stream->repeats && sink->produced == stream->plan.length;
 	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
-	/* passes after the first are not copied, so they may overwrite each other */
+	/*
+	 * Only one pass is copied. A later pass, which has the same bytes, may overwrite it in
+	 * place, or overwrite any bytes once it is copied.
+	 */
 	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;
 	return smaller(remote, add_saturating(sink->copied, stream->plan.ring));

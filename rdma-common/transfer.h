@@ -84,8 +84,8 @@ struct transfer_plan {
 	 */
 	unsigned int credits;
 	/*
-	 * Answer as soon as this many MSG_WINDOWs of the peer are unconfirmed. From 2 to
-	 * `credits` - 1.
+	 * Answer as soon as this many MSG_WINDOWs of the peer are unconfirmed: from 2 to
+	 * `credits` - 1. Unused if `credits` is 0.
 	 */
 	unsigned int answer;
 	unsigned int share; /* flow control reports progress of 1/share of the ring at once */
@@ -100,7 +100,10 @@ struct transfer_stream {
 	uint64_t length;          /* bytes of all passes. LENGTH_UNKNOWN before the end is known. */
 	bool agreed;      /* the length is known from the beginning, so the end needs no report */
 	uint64_t quarter; /* bytes of progress that flow control reports at once */
-	/* Byte x is at offset x % local_span in this side's ring, x % remote_span in the peer's. */
+	/*
+	 * If this side operates on the stream: byte x is at offset x % local_span in this side's
+	 * ring, and at x % remote_span in the peer's.
+	 */
 	uint64_t local_span, remote_span;
 	bool fits_ring; /* this side's ring holds the whole stream, or one pass if it repeats */
 	bool repeats;   /* every pass sends the same bytes, and may overwrite the pass before */
@@ -305,8 +308,9 @@ static inline uint64_t transfer_outstanding(const struct transfer *transfer)
 
 /*
  * Store the next work requests in `run`, at most `most`, and count them as posted. Return false if
- * none may be posted now. Repeat the call until it returns false or `run->more` is false. Otherwise
- * no posted request may ask for a completion, and the operation would never continue.
+ * none may be posted now. Repeat the call until it returns false or `run->more` is false. If you
+ * stop earlier, it can happen that no posted request asks for a completion. Then the operation
+ * never continues.
  */
 bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
@@ -345,17 +349,17 @@ void transfer_record_filled(struct transfer *transfer, uint64_t size);
 
 /*
  * End the source: a pipe has ended, or the time of a stream of passes is over. A stream of passes
- * ends with the current pass, but not before the first. Do not call this while a piece is being
- * filled. The call has no effect if the end is known or the stream repeats.
+ * has at least one pass, and ends with the last pass that has begun. Do not call this while a piece
+ * is being filled. The call has no effect if the end is known or the stream repeats.
  */
 void transfer_end_source(struct transfer *transfer);
 
 /*
  * Store the piece to copy out next. Return false if there is none now.
  *
- * If the ring holds the whole stream, or one pass of a stream that repeats, nothing is copied
- * before the transfer has ended: until then a later pass may overwrite the ring. Otherwise pieces
- * are copied as they arrive. If the stream repeats, only the first pass is copied.
+ * If the ring holds the whole stream, nothing is copied before the transfer has ended. The same
+ * holds for one pass of a stream that repeats, because a later pass may overwrite the ring until
+ * then. Otherwise pieces are copied as they arrive. If the stream repeats, only one pass is copied.
  */
 bool transfer_next_copy(const struct transfer *transfer, struct piece *piece);
 
