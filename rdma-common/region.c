@@ -171,15 +171,18 @@ static uint64_t lockable(const struct region_owner *owner)
 	return minimum(left, subtract(memory_lock_limit().bytes, owner->account->registered));
 }
 
-/* Return the share of one session's rings. `locked` bytes may still be locked. */
-static uint64_t session_share(const struct region_account *account, uint64_t locked)
+/*
+ * Return how many bytes both rings of one session may use together. The rings of all sessions may
+ * lock `left_to_lock` more bytes.
+ */
+static uint64_t session_share(const struct region_account *account, uint64_t left_to_lock)
 {
 	uint64_t to_come = subtract(SESSIONS, atomic_load(&account->sessions));
-	uint64_t least = page_size() * SESSION_LEAST, limit = account->registered + locked;
+	uint64_t least = page_size() * SESSION_LEAST, limit = account->registered + left_to_lock;
 	uint64_t reserve = minimum(least * SESSIONS, limit / 2) / SESSIONS * to_come;
 	uint64_t memory = subtract(memory_left(account), to_come * (least + SESSION_MEMORY));
 
-	return minimum(memory, subtract(locked, reserve)) / 2;
+	return minimum(memory, subtract(left_to_lock, reserve)) / 2;
 }
 
 /* Lengths in bytes of the rings of a session. A stream that is not present has length 0. */
@@ -213,12 +216,13 @@ static uint64_t ring_length(const struct stream_plan *stream)
 static void fit_rings(const struct region_owner *owner, struct ring_lengths *lengths)
 {
 	const struct options *options = owner->terms->options;
-	uint64_t locked = lockable(owner), left = minimum(memory_left(owner->account), locked);
+	uint64_t left_to_lock = lockable(owner);
+	uint64_t left = minimum(memory_left(owner->account), left_to_lock);
 	uint64_t *longer = longer_ring(lengths);
 	uint64_t *shorter = longer == &lengths->incoming ? &lengths->outgoing : &lengths->incoming;
 
 	if (serves_multiple_clients(options) || options->connections > 1)
-		left = minimum(left, session_share(owner->account, locked));
+		left = minimum(left, session_share(owner->account, left_to_lock));
 	*shorter = at_most(*shorter, left / 2);
 	*longer = at_most(*longer, subtract(left, memory_pages((size_t)*shorter)));
 }
