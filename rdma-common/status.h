@@ -14,9 +14,10 @@
 
 /*
  * The result of a session, and the exit status of a program (--help). A MSG_VERDICT carries
- * STATUS_SUCCESS, STATUS_LOCAL_FAILURE or STATUS_CONTENTS_WRONG. STATUS_INTERRUPTED is never an
- * exit status: the signal ends an interrupted program. Only a server without --one-off exits, with
- * STATUS_SUCCESS.
+ * STATUS_SUCCESS, STATUS_LOCAL_FAILURE or STATUS_CONTENTS_WRONG.
+ *
+ * STATUS_INTERRUPTED is never an exit status: the signal ends an interrupted program. A server
+ * without --one-off exits with STATUS_SUCCESS instead.
  */
 enum status {
 	STATUS_SUCCESS = 0,        /* each payload was delivered and verified */
