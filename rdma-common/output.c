@@ -61,7 +61,7 @@ static int renameat2(int folder, const char *from, int to_folder, const char *to
 #define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* limits a sync if the disk becomes slow */
 /* Maximum number of symbolic links that the kernel follows (path_resolution(7)). */
 #define LINKS 40
-/* A temporary name. It does not contain the file's own name, which may be as long as possible. */
+/* A temporary name. It does not contain the file's own name, which may have the maximum length. */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
 #define MAX_NAMES      100
 /* Bytes for a path. The rest of PATH_MAX is room for a temporary name. */
@@ -115,7 +115,10 @@ static int unless_unsupported(int result)
 
 /* ---- Owners ---- */
 
-/* Return true if other users may plant files in the folder that this user cannot remove. */
+/*
+ * Return true if the folder is sticky (inode(7)) and others may write to it, as in /tmp: they may
+ * plant files there that only they and the folder's owner can remove.
+ */
 static bool others_may_plant(const struct place *place)
 {
 	mode_t mode = place->folder_about.st_mode;
@@ -287,8 +290,8 @@ static bool is_shared(const struct stat *about)
 
 /*
  * Return true if `descriptor` is the descriptor of this place, or leads to the same pipe, socket or
- * device (except /dev/null). The same regular file does not count, because its descriptors may have
- * different positions.
+ * shared device. The same regular file does not count, because its descriptors may have different
+ * positions.
  */
 static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
@@ -579,8 +582,9 @@ static int set_mode(const struct output *output)
 }
 
 /*
- * Give the complete file its final name. RENAME_NOREPLACE protects a file that gets the name at
- * this moment. Some file systems, such as NFS, do not support it.
+ * Give the complete file its final name. RENAME_NOREPLACE fails if another file has just got the
+ * name: look again before replacing that file. Some file systems, such as NFS, do not support the
+ * flag.
  */
 static int name_file(struct output *output)
 {

@@ -3,9 +3,9 @@
  * Store an incoming payload as it arrives: in a file, which appears complete or not at all, or in a
  * pipe, a terminal or a device.
  *
- * Threads: owner and helper thread. Only one of them at a time uses an output. The functions block
- * while a disk, a pipe or a terminal accepts nothing. `*cancelled` ends a wait for a pipe or a
- * terminal, not for a disk.
+ * Threads: a helper thread and its owner (helper.h). Only one of them at a time uses an output. The
+ * functions block while a disk, a pipe or a terminal accepts nothing. `*cancelled` ends a wait for
+ * a pipe or a terminal, not for a disk.
  */
 #ifndef RDMA_COMMON_OUTPUT_H
 #define RDMA_COMMON_OUTPUT_H
@@ -49,9 +49,10 @@ const char *output_error(int error);
  * pipe, a device, or the file of an open descriptor, such as /dev/fd/3, is written to in place.
  * Opening a FIFO blocks until it has a reader.
  *
- * A process writes to one pipe, terminal, open file or device (except /dev/null) at a time, because
- * payloads would mix there. Opening another one blocks until the first is released. All outputs of
- * the process share `*taken`. It is false at first, and true while such an output is open.
+ * A process writes to one pipe, terminal, open file or device at a time, because payloads would mix
+ * there. Opening another one blocks until the first is released. Devices such as /dev/null
+ * (null(4)) are excepted. All outputs of the process share `*taken`. It is false at first, and true
+ * while one of them writes to such a place.
  *
  * Return NULL with errno on failure. Some errno values have a special meaning:
  *
