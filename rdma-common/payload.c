@@ -40,7 +40,7 @@ static ssize_t read_file(const struct payload *payload, uint64_t position, uint8
 	return count;
 }
 
-/* Wait until a pipe, a device or a file can be read. Return the same as payload_read(). */
+/* Read from a pipe, a device or a file once it is ready. Return the same as payload_read(). */
 static ssize_t read_pipe(int descriptor, uint8_t *memory, size_t size, const atomic_bool *cancelled)
 {
 	struct pollfd readable = { .fd = descriptor, .events = POLLIN };

@@ -3,7 +3,7 @@
  * The outgoing payload: text, pattern, file or pipe. Text, small files and the beginning of a pipe
  * are in memory. Other bytes are read or generated when they are needed.
  *
- * Threads: owner and helper thread read; the main thread loads and frees.
+ * Threads: a helper thread and its owner (helper.h) read; the main thread loads and frees.
  */
 #ifndef RDMA_COMMON_PAYLOAD_H
 #define RDMA_COMMON_PAYLOAD_H
@@ -36,8 +36,8 @@ struct payload {
 };
 
 /*
- * Load the payload that the options name. This waits without limit for the first byte of a pipe, so
- * call it before process_open(), while signals still end the program.
+ * Load the payload that the options name. This waits for a pipe without limit, so call it before
+ * process_open(), while signals still end the program.
  *
  * A pipe is sent while it is read, so its length is unknown. A server with many clients first
  * copies it to a temporary file. payload_free() may follow a failure. Main thread.
