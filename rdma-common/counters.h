@@ -55,8 +55,8 @@ uint64_t counters_errors(const struct counters *growth);
 
 /*
  * Describe the errors that both hosts' devices counted. If `counted` is true, `peer_errors` is the
- * peer's count. Otherwise the text says only that this host's device counted none. It is empty if
- * this device counted some.
+ * peer's count. Otherwise that count is unknown. Then the text says that this host's device counted
+ * none, and is empty if it counted some.
  */
 struct strbuf counters_compare(const struct counters *growth, bool counted, uint64_t peer_errors);
 

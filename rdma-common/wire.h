@@ -144,7 +144,7 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
 
 /*
  * Decode a hello from private data of `size` bytes. NULL and 0 are allowed. Private data that
- * begins with HELLO_MAGIC is a hello, because the tutorial's program never sends that number.
+ * begins with HELLO_MAGIC is a hello.
  *
  * A truncated hello of this version is recognized only over iWARP: InfiniBand and RoCE pad private
  * data with zeros (rdma_get_cm_event(3), PRIVATE DATA), so there the sent size is not known.
