@@ -350,9 +350,10 @@ const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uin
 		size_requests(transfer);
 	}
 	if (!writes && stream->plan.present) {
-		if (produced > ring || produced > produced_end(transfer, stream) ||
-		    produced == LENGTH_UNKNOWN)
-			return "advertises too many ready bytes";
+		if (produced > ring)
+			return "advertises more ready bytes than it has";
+		if (produced > produced_end(transfer, stream) || produced == LENGTH_UNKNOWN)
+			return "advertises more ready bytes than the payload has";
 		sink->produced = produced;
 	}
 	return NULL;
@@ -430,11 +431,11 @@ static const char *validate_credits(const struct transfer *transfer, const struc
 	const struct transfer_credits *credits = &transfer->credits;
 
 	if (window->received < credits->confirmed)
-		return "confirms fewer windows than before";
+		return "confirms fewer MSG_WINDOWs than before";
 	if (window->received > credits->sent)
-		return "confirms more windows than were sent";
+		return "confirms more MSG_WINDOWs than were sent";
 	if (credits->received - credits->advertised >= transfer->plan.credits)
-		return "exceeds its credits";
+		return "came before enough earlier ones were confirmed";
 	return NULL;
 }
 
@@ -560,7 +561,7 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 	if (expected == LENGTH_UNKNOWN)
 		return "sent MSG_DONE without marking the end of its payload";
 	if (bytes != expected)
-		return "sent MSG_DONE with a length other than agreed";
+		return "sent MSG_DONE with a wrong length of its payload";
 	if (!transfer->plan.writes && !may_have_read(transfer))
 		return "sent MSG_DONE before it could have read everything";
 	if (last != LENGTH_UNKNOWN && validate_produced(transfer, last, false))

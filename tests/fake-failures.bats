@@ -154,8 +154,8 @@ load fake
 	# the protocol violation is reported, not the peer's later departure
 	both	7	$repeated	contents are wrong
 	one-off	7	write $repeated	contents are wrong
-	client	7	slow-events coalesce payload:30000 ring:3000 set:window.received=+32 received-WINDOW+DISCONNECTED	MSG_WINDOW confirms more windows
-	one-off	7	slow-events coalesce write ring:100 set:window.received=+32 received-WINDOW+DISCONNECTED	MSG_WINDOW confirms more windows
+	client	7	slow-events coalesce payload:30000 ring:3000 set:window.received=+32 received-WINDOW+DISCONNECTED	MSG_WINDOW confirms more MSG_WINDOWs
+	one-off	7	slow-events coalesce write ring:100 set:window.received=+32 received-WINDOW+DISCONNECTED	MSG_WINDOW confirms more MSG_WINDOWs
 	one-off	7	slow-events coalesce lie:window-first received-WINDOW+DISCONNECTED	the peer's MSG_WINDOW arrived out of turn
 	# a connection may be freed as soon as its last completion event is acknowledged
 	both	0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious

@@ -135,7 +135,7 @@ load fake
 @test "a peer's impossible numbers or unexpected messages end the session with a reason" {
 	use address
 	outcomes <<-END
-	both	7	set:mr.produced=+1	the peer's memory region advertises too many ready bytes: 1025 in a region of 1024 bytes
+	both	7	set:mr.produced=+1	the peer's memory region advertises more ready bytes than it has: 1025 in a region of 1024 bytes
 	both	7	set:mr.address=0	the peer's memory region has address 0
 	both	7	set:mr.address=0xfffffffffffffc01	the peer's memory region goes beyond the last address: it has 1024 bytes from address 0xfffffffffffffc01 on
 	both	7	set:mr.length=0	the peer's memory region has 0 bytes, but this session needs at least 1
@@ -144,7 +144,7 @@ load fake
 	both	7	write lie:window-first	the peer's MSG_WINDOW arrived out of turn
 	both	7	lie:done-first	contents are wrong
 	both	7	set:done.digest=+1	contents are wrong
-	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with a length other than agreed
+	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with a wrong length of its payload
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
 	# a bad verdict is valid after both MSG_MRs, once, and from a peer with a hello; any other bad verdict violates

@@ -458,7 +458,7 @@ TEST(progress_is_reported_when_it_is_large_or_old_as_far_as_credits_allow)
 	for (uint64_t produced = 32; produced <= 3 * 32; produced += 32) {
 		for (uint64_t window = 31; window < 32; window--)
 			hears(NULL, (struct window){ .produced = produced - window });
-		hears("exceeds its credits", (struct window){ .produced = produced + 1 });
+		hears("came before enough earlier ones were confirmed", (struct window){ .produced = produced + 1 });
 		says((struct window){ .received = produced }); hears("reports no progress", (struct window){ .produced = produced });
 	}
 }
@@ -679,11 +679,11 @@ static void tell_middle(const char *promise)
 TEST(messages_that_break_a_rule_are_rejected)
 {
 	tell("MSG_MR produces at most the size of its region and the length of the stream", BOTH | READ, 100000, 100000, 0);
-	region(NULL, 1000, 1000); region("advertises too many ready bytes", 1000, 1001); region(NULL, MIB, 100000);
-	region("advertises too many ready bytes", MIB, 100001); region("has no memory", 0, 0);
+	region(NULL, 1000, 1000); region("advertises more ready bytes than it has", 1000, 1001); region(NULL, MIB, 100000);
+	region("advertises more ready bytes than the payload has", MIB, 100001); region("has no memory", 0, 0);
 
 	tell("a peer never reports the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
-	region("advertises too many ready bytes", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
+	region("advertises more ready bytes than the payload has", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
 	sink_ends(LENGTH_UNKNOWN);
 	is(it.side.sink.stream.fits_peer_ring, false);
 	hears("reports more produced bytes than agreed", (struct window){ .produced = UINT64_MAX });
@@ -695,8 +695,8 @@ TEST(messages_that_break_a_rule_are_rejected)
 	hears("reports fewer produced bytes than before", (struct window){ 1, 49999, 40000, 30000, false });
 	hears("reports fewer consumed bytes than before", (struct window){ 1, 50000, 39999, 30000, false });
 	hears("reports fewer stored bytes than before", (struct window){ 1, 50000, 40000, 29999, false });
-	hears("confirms fewer windows than before", (struct window){ 0, 50001, 40000, 30000, false });
-	hears("confirms more windows than were sent", (struct window){ 2, 50001, 40000, 30000, false });
+	hears("confirms fewer MSG_WINDOWs than before", (struct window){ 0, 50001, 40000, 30000, false });
+	hears("confirms more MSG_WINDOWs than were sent", (struct window){ 2, 50001, 40000, 30000, false });
 	hears("reports more produced bytes than fit into the ring", (struct window){ 1, 40001 + 64 * KIB, 40000, 30000, false });
 	hears("reports more produced bytes than agreed", (struct window){ 1, UINT64_MAX, 40000, 30000, false });
 	hears("reports more produced bytes than agreed", (struct window){ 1, MIB + 1, 40000, 30000, false });
@@ -718,7 +718,7 @@ TEST(messages_that_break_a_rule_are_rejected)
 	peer_done("sent MSG_DONE without marking the end of its payload", 1000); hears(NULL, (struct window){ .produced = 1000, .end = true });
 	hears("marks the end of the payload twice", (struct window){ .produced = 1000, .end = true });
 	hears("reports produced bytes after the end of the payload", (struct window){ .produced = 1001 });
-	peer_done("sent MSG_DONE with a length other than agreed", 999); peer_done(NULL, 1000);
+	peer_done("sent MSG_DONE with a wrong length of its payload", 999); peer_done(NULL, 1000);
 	peer_done("sent MSG_DONE twice", 1000);
 
 	tell("MSG_DONE before all bytes can have been written is rejected", BOTH, MIB, 64 * KIB, 0);
