@@ -58,11 +58,11 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 
 	stream->advertised_size = size;
 	stream->repeats = fits && plan->passes != 1;
-	stream->fits_peer_ring = stream->repeats || (stream->agreed && stream->length <= size);
+	stream->flow_controlled = !stream->repeats && (!stream->agreed || stream->length > size);
 	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	if (stream == &transfer->source.stream && refills_when_consumed(transfer) &&
 	    !stream->fits_ring) {
-		stream->fits_peer_ring = false; /* this side needs reports of consumed bytes */
+		stream->flow_controlled = true; /* this side needs reports of consumed bytes */
 		shorter = smaller(size, plan->ring);
 	}
 	stream->quarter = larger(shorter / transfer->plan.share, 1);
@@ -83,7 +83,7 @@ static void size_requests(struct transfer *transfer)
 	uint64_t longest =
 		smaller(plan->request_size, smaller(stream->local_span, stream->remote_span));
 
-	if (!stream->fits_peer_ring)
+	if (stream->flow_controlled)
 		longest = smaller(longest, part);
 	operation->size = longest;
 	operation->depth = plan->depth;
@@ -234,10 +234,10 @@ static bool has_urgent_progress(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
 
-	if (!out->fits_peer_ring &&
+	if (out->flow_controlled &&
 	    (is_end_to_mark(transfer) || source_moved(transfer, out->quarter)))
 		return true;
-	return (!in->fits_peer_ring && sink_moved(transfer, in->quarter)) ||
+	return (in->flow_controlled && sink_moved(transfer, in->quarter)) ||
 	       may_wait_for_answer(transfer);
 }
 
@@ -383,7 +383,7 @@ bool transfer_reports_by_age(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
 
-	return out->fits_peer_ring && in->fits_peer_ring &&
+	return !out->flow_controlled && !in->flow_controlled &&
 	       (!refills_when_consumed(transfer) || in->fits_ring);
 }
 

@@ -108,10 +108,10 @@ struct transfer_stream {
 	bool fits_ring; /* this side's ring holds the whole stream, or one pass if it repeats */
 	bool repeats;   /* every pass sends the same bytes, and may overwrite the pass before */
 	/*
-	 * The stream has no flow control: it repeats or fits into the advertised ring, and this
-	 * side needs no reports of consumed bytes.
+	 * The stream has flow control: it neither repeats nor fits into the advertised ring, or
+	 * this side needs reports of consumed bytes.
 	 */
-	bool fits_peer_ring;
+	bool flow_controlled;
 };
 
 /* Positions of the outgoing stream, whose source is this side. */

@@ -685,7 +685,7 @@ TEST(messages_that_break_a_rule_are_rejected)
 	tell("a peer never reports the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
 	region("advertises more ready bytes than the payload has", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
 	sink_ends(LENGTH_UNKNOWN);
-	is(it.side.sink.stream.fits_peer_ring, false);
+	is(it.side.sink.stream.flow_controlled, true);
 	hears("reports more produced bytes than agreed", (struct window){ .produced = UINT64_MAX });
 	hears("reports more produced bytes than agreed", (struct window){ .produced = UINT64_MAX, .end = true });
 	hears(NULL, (struct window){ .produced = UINT64_MAX - 1 });
