@@ -235,8 +235,8 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 	}
 	if (!written)
 		failure_set(failure, STATUS_LOCAL_FAILURE,
-			    "cannot copy '%s' to %s: %s; set TMPDIR to a folder with room, or "
-			    "serve one client with --one-off",
+			    "cannot copy '%s' to %s: %s; set TMPDIR to a writable folder with "
+			    "room, or serve one client with --one-off",
 			    ellipsize(payload->name).text, ellipsize(folder).text, strerror(errno));
 	else if (count < 0)
 		payload_read_failed(payload, strerror(errno), failure);

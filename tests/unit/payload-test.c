@@ -506,7 +506,7 @@ TEST(failure_to_read_or_copy_a_payload_states_its_reason)
 		{ ROLE_SERVER, "-", LARGE, { .limit = 9 << 20 }, COPY ".: File too large; set TMPDIR " },
 		/* the disk is full at the first write(2) */
 		{ ROLE_SERVER, "-", LARGE, { .later = 1, .fail = true, .error = ENOSPC },
-		  COPY ".: No space left on device; set TMPDIR to a folder with room, or serve one " },
+		  COPY ".: No space left on device; set TMPDIR to a writable folder with room, or serve " },
 		/* clang-format on */
 	};
 
