@@ -46,7 +46,7 @@ struct counters counters_growth(const struct counters *before, const struct coun
 
 /*
  * Raise each counter of `latest` to its value in `other`, if that value is larger. Both readings
- * are of one port. The larger value is the later one, because counters only grow.
+ * are of one port. The larger value is the later one, unless the counter was reset in between.
  */
 void counters_keep_latest(struct counters *latest, const struct counters *other);
 

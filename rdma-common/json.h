@@ -45,7 +45,7 @@ void json_add_number(struct json_object *object, const char *key, double number,
  */
 void json_add_counters(struct json_object *object, const struct counters *growth);
 
-/* Add "peer_error_count". It is null unless the peer `counted` errors. */
+/* Add "peer_error_count". It is null unless the peer's port counts errors (`counted`). */
 void json_add_peer_errors(struct json_object *object, bool counted, uint64_t errors);
 
 /* Add "peer" and "peer_port", or null for NULL. */

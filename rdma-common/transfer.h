@@ -19,7 +19,8 @@
  *     produced  READ: bytes that the source has filled
  *               WRITE: bytes that are posted. They arrive before this MSG_WINDOW.
  *     consumed  READ: bytes that are read, so that the source may refill
- *               WRITE: bytes that the sink has copied out, so that the source may overwrite
+ *               WRITE: bytes that the sink has copied out, so that the source may overwrite.
+ *               Bytes that stay in the sink's ring (fits_ring) count when they arrive.
  *     stored    bytes that the sink has digested and, with --output, written. Before a good
  *               verdict they are synced, too.
  *
