@@ -192,7 +192,10 @@ static void address_failed(const struct client *client, struct connection *conne
 		address_unresolved(client, connection, -event->status);
 }
 
-/* Prepare the connection, whose device is known now, and start to resolve the route. */
+/*
+ * Prepare the connection on the device that was found, and start to resolve the route. Fail the
+ * session if librdmacm found no device.
+ */
 static void address_resolved(const struct client *client, struct connection *connection)
 {
 	int timeout = (int)(connection->deadline - now_milliseconds());
@@ -600,7 +603,7 @@ static enum status run_client(struct program *program)
 	return status;
 }
 
-/* Wait until `time` (now_milliseconds()), or until a signal arrives or waiting fails. */
+/* Wait until `time` (now_milliseconds()), or until a signal arrives or the event channel fails. */
 static void wait_until(struct program *program, int64_t time)
 {
 	struct connection *ended;

@@ -93,8 +93,8 @@ static void stop_listening(struct server *server)
 }
 
 /*
- * Return true if `port` of the address is in use, because another port is free. Return false for
- * port 0. The port of `address` may become 0.
+ * After EADDRNOTAVAIL, return true if another port of the address is free: then this host has the
+ * address, and `port` is in use. Return false for port 0. The port of `address` may become 0.
  */
 static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
 {
