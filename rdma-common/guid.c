@@ -35,7 +35,8 @@ static bool has_gid_of(struct ibv_context *device, struct rdma_cm_id *id)
 
 struct ibv_context *guid_find(struct ibv_context *const *devices, struct rdma_cm_id *id)
 {
-	static const union ibv_gid unbound; /* a wildcard or loopback address leads to no device */
+	/* GID of an id that is bound to no device, as with a wildcard or loopback address */
+	static const union ibv_gid unbound;
 
 	if (id->verbs || !memcmp(&id->route.addr.addr.ibaddr.sgid, &unbound, sizeof(unbound)))
 		return NULL;

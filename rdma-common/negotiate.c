@@ -28,7 +28,7 @@
  * CAP_IPC_LOCK (siw_umem_get()). Linux 7.3's siw does not.
  */
 #define SIW_VENDOR 0x626d74
-/* Entries of a queue of reserve_siw_offset(). An entry has 32 bytes. */
+/* Entries, of 32 bytes each, of the completion queue of reserve_siw_offset(). */
 #define SIW_ENTRIES (0x90000 / 32 + 1)
 /* Maximum and minimum time of an attempt to resolve a neighbor. */
 #define RESOLVE_MILLISECONDS          2000
@@ -428,7 +428,10 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	return STATUS_SUCCESS;
 }
 
-/* Return the number of connections for which the device has queues. A limit below 1 is unknown. */
+/*
+ * Return the number of connections for which the device has queues, or UINT_MAX if it is unknown.
+ * Ignore a limit below 1.
+ */
 static unsigned int most_connections(struct ibv_context *device)
 {
 	struct ibv_device_attr attributes;

@@ -116,8 +116,8 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 		    int64_t deadline);
 
 /*
- * Return true if a call failed with `error` because every local port is in use. Then even the
- * wildcard address gets no port.
+ * Return true if a call failed with `error` because every local port is in use: then binding to the
+ * wildcard address, without a port, fails too.
  */
 bool no_port_is_free(int error);
 
@@ -128,7 +128,7 @@ bool no_port_is_free(int error);
 struct strbuf address_advice(int error, const struct sockaddr *source,
 			     const struct sockaddr *address);
 
-/* Return advice for an address without a route, a static string. Any thread. */
+/* Return advice for an address whose route is not resolved. The string is static. Any thread. */
 const char *route_advice(const struct sockaddr *address);
 
 /*
@@ -178,8 +178,8 @@ unsigned int path_mtu(const struct rdma_cm_id *id);
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
 /*
- * Search port `number` of any device for the GID of the address to which `id` is bound. Otherwise
- * like find_gid().
+ * Like find_gid(), but search port `number` of the device `verbs`, even if `id` uses none. `id`
+ * must be bound to an address.
  */
 bool find_gid_of_port(struct rdma_cm_id *id, struct ibv_context *verbs, uint8_t number,
 		      struct ibv_gid_entry *used);
