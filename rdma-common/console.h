@@ -56,7 +56,7 @@ struct console {
 	struct outlet outlets[STREAMS];
 	atomic_uint running;     /* number of running threads */
 	int ended;               /* eventfd(2): readable after the last thread has ended */
-	atomic_ullong unwritten; /* lines neither written nor reported as dropped */
+	atomic_ullong unwritten; /* queued lines, and dropped lines not reported yet */
 	atomic_bool warned;      /* a failure of standard output was reported */
 };
 

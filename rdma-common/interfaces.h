@@ -31,7 +31,10 @@ bool lacks_interface(const struct sockaddr *address);
 
 #define INTERFACE_ADVICE "name the network interface of the link-local address, as in fe80::1%eth0"
 
-/* Return how to write such an address of this host, or that this host does not have it. */
+/*
+ * Return advice for a link-local address of this host that lacks_interface(): how to write it, or
+ * that this host does not have it.
+ */
 struct strbuf own_interface_advice(const struct sockaddr *address);
 
 #endif

@@ -105,8 +105,7 @@ struct pause_frames {
 bool netlink_read_pause(const char *interface, struct pause_frames *frames);
 
 /*
- * Store the number of the generic netlink family of the message in `*family`, a uint16_t. Return
- * NL_OK.
+ * Store the family ID from an answer to CTRL_CMD_GETFAMILY in `*family`, a uint16_t. Return NL_OK.
  */
 int netlink_take_family(struct nl_msg *message, void *family);
 

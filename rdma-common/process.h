@@ -20,7 +20,7 @@
 #include "wire.h"
 
 /*
- * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. While blocked,
+ * "Ending signals" are SIGINT, SIGTERM and, unless it is ignored (nohup(1)), SIGHUP. While blocked,
  * they end the sessions in an orderly way. While unblocked, they end the process at once by their
  * default action, except in connect_with_timeout(). Process 1 of a PID namespace has no default
  * action, so it ends with status 128 + signal.
@@ -119,7 +119,7 @@ enum status process_fail(struct process *process, enum status status, const char
  */
 const char *descriptor_advice(int error);
 
-/* Describe `error`, if it is EMFILE with descriptor_advice(). Any thread. */
+/* Describe `error`. For EMFILE add descriptor_advice(). Any thread. */
 struct strbuf descriptor_error(int error);
 
 /* A file that this process cannot open. */

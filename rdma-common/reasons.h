@@ -59,7 +59,7 @@ const char *cgroup_advice(int error);
 /* Why librdmacm does not find the device of that name (ucma_query_addr() in its cma.c). */
 #define ZERO_GUID(device) "RDMA device " device " has node GUID 0, so librdmacm cannot find it"
 
-/* Advice on such a device, which is a virtual function without a configuration. */
+/* Advice for such a device. It is usually a virtual function that is not configured. */
 #define ZERO_GUID_ADVICE                                                                     \
 	"on the host that has the physical function set the virtual function's MAC address " \
 	"('ip link set PF vf N mac ADDRESS') or, over InfiniBand, its node GUID "            \

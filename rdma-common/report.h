@@ -22,13 +22,12 @@ void report_listening(const struct program *program, uint16_t port);
 /* With --json, print the result of the session as one object. */
 void report_json(const struct connection *connection);
 
-/* Print the source port, queue pair, rate and result of a simultaneous session. */
+/* Print the source port, queue pair, rate and result of one of several simultaneous sessions. */
 void report_path(const struct connection *connection);
 
 /*
  * Print the totals of the program's sessions, the slowest session and the fastest. With --json,
- * print them also as an object. `status` is the program's exit status. A session that failed before
- * it began counts as failed.
+ * print them also as an object. `status` is the program's exit status.
  */
 void report_sum(const struct program *program, enum status status);
 
