@@ -378,7 +378,8 @@ static void take_step(const struct client *client, struct connection *connection
 		route_resolved(connection);
 	else if (event->library_error)
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"the route is resolved, but librdmacm cannot query it: %s",
+				"the route is resolved, but librdmacm cannot read it from the "
+				"kernel: %s; try again, and see 'dmesg' if it happens again",
 				strerror(event->library_error));
 	else
 		route_unresolved(client, connection, -event->status);

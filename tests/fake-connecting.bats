@@ -166,7 +166,7 @@ node_guid() {
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:-22	$device: Invalid argument
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:1	$device: Operation not permitted; the rdma cgroup of this process may be at its limit	0x ibv_devices
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; check that the host is up
-	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	the route is resolved, but librdmacm cannot query it: Cannot allocate memory	0x subnet manager
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	the route is resolved, but librdmacm cannot read it from the kernel: Cannot allocate memory; try again	0x subnet manager
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; over InfiniBand, check that the subnet manager runs
 	client	1	write ESTABLISHED=CONNECT_ERROR:-1 refused:9	$connect: Invalid argument	0x check that the peer is up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:22 refused:9	$connect: Invalid argument	0x check that the peer is up	rdma_reject=1
