@@ -144,7 +144,7 @@ static void not_resolving(const struct client *client, struct connection *connec
 		address_unresolved(client, connection, error);
 	else
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"cannot resolve ADDRESS with --bind '%s' as the source: %s; %s",
+				"cannot resolve the address with --bind '%s' as the source: %s; %s",
 				ellipsize(bind).text, strerror(error),
 				address_advice(error, source, client->address->ai_addr).text);
 }

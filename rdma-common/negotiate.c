@@ -181,7 +181,7 @@ struct strbuf address_advice(int error, const struct sockaddr *source,
 	if (source && !kind)
 		strbuf_addf(&advice,
 			    "give --bind an address of this host ('ip address') whose network "
-			    "interface has an RDMA device ('rdma link') and a route to ADDRESS");
+			    "interface has an RDMA device ('rdma link') and a route to the server");
 	else
 		strbuf_addf(
 			&advice, "%s",

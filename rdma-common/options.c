@@ -166,7 +166,7 @@ static const struct row rows[] = {
 { FLAG,    CLIENT,           0,  "one-way",      NULL,      AT(one_way),          .help = "only the client reads or writes" },
 { TITLE,   BOTH,             0,  .name = "Output:" },
 { FLAG,    BOTH,             0,  "report",       NULL,      AT(report),           .help = "print amounts, rates, and with --depth 1 latencies" },
-{ TIME,    BOTH,             0,  "interval",     "TIME",    AT(interval_seconds), .help = "print rate and errors of the port every TIME seconds", .least = 1, .most = 1000000 },
+{ TIME,    BOTH,             0,  "interval",     "TIME",    AT(interval_seconds), .help = "print rate and port errors every TIME seconds", .least = 1, .most = 1000000 },
 { FLAG,    BOTH | CHECK,    'J', "json",         NULL,      AT(json),             .help = "print a JSON object per session on standard output" },
 { FLAG,    BOTH | CHECK,    'v', "verbose",      NULL,      AT(verbose),          .help = "trace verbs and state changes on standard error" },
 { HELP,    BOTH,            'h', "help",         NULL,      0,                    .help = "print this help" },

@@ -151,7 +151,7 @@ check_sessions() {
 	expect 4
 	wait_for_line "$server_err" '192\.0\.2\.9 port [0-9]+: refused' "$server"
 	client -B 192.0.2.1 write 192.0.2.1 "$port"
-	expect 3 "cannot resolve ADDRESS with --bind '192.0.2.1' as the source: "
+	expect 3 "cannot resolve the address with --bind '192.0.2.1' as the source: "
 	stop_server
 }
 
@@ -378,7 +378,7 @@ link_local() {
 	start_server -B "$own%eth0" write
 	own=$(link_local b)
 	client -B "$own" write "$(link_local a)%eth0" "$port"
-	expect 3 "cannot resolve ADDRESS with --bind '$own' as the source: $text$own%eth0"
+	expect 3 "cannot resolve the address with --bind '$own' as the source: $text$own%eth0"
 	client --check -B "$own" "$(link_local a)%eth0" "$port"
 	expect 3
 	[[ $output == *"address     not resolved: Invalid argument"*"  -> ${text#*; }$own%eth0"* ]]
