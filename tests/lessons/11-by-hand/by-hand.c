@@ -216,7 +216,10 @@ static void become_ready_to_send(void)
 	move(&attributes, mask, "move the queue pair to RTS");
 }
 
-/* Take a completion, and return its status. If there is none, wait a millisecond, and return -1. */
+/*
+ * Take a completion, and return its status. If there is none, wait a millisecond, and return -1.
+ * Exit if a request has failed for another reason than a flush.
+ */
 static int take_completion(void)
 {
 	struct ibv_wc wc;

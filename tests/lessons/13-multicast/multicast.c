@@ -12,7 +12,8 @@
  *   4. sender: send the number to the group
  *   5. receiver: take the datagram; answer on the path to the group, with another destination
  *   6. sender: take each answer; make a path from its completion; answer on that path
- *   7. end when no datagram has arrived for two seconds: leave the group, destroy
+ *   7. end after two seconds without another datagram, the receiver also after its second datagram:
+ *      leave the group, destroy
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits. A call that fails ends it
  * with status 1, an iWARP adapter with status 3. The kernel then frees everything that the program
