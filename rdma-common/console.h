@@ -4,7 +4,7 @@
  * Each output has a pipe and a thread that empties it. If the pipe is full, lines are dropped. The
  * number of dropped lines is printed before the next line that fits. If a write fails, the rest of
  * the line is lost, and the next text begins a new line. The first failure of standard output is
- * reported at once.
+ * reported at once, unless standard error is the same file or would block.
  *
  * The pipe carries pointers to lines. The kernel writes each pointer whole and in order, so no lock
  * is needed. The order between the streams is kept only if both are one file.
