@@ -237,7 +237,7 @@ static void add_cause(struct probe *probe, const char *shown)
 		    before.cause, shown);
 }
 
-/* Name the cause of a failure: one size has failed twice, and a smaller one has passed twice. */
+/* Name the cause of a failure: one size has failed twice, and a smaller one was verified. */
 static void name_cause(struct probe *probe)
 {
 	struct strbuf *advice = &probe->findings->advice, cause = { 0 };
@@ -331,9 +331,14 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Set probe->stop_time. The next session has a time limit if the loss is excessive, or if
- * retransmissions may delay a transfer. It has none while probe->needs_explaining is set. If it has
- * one, and LOSSY_MILLISECONDS have passed, set probe->stopped, and return false.
+ * Set probe->stop_time, counted from the first session's start, without rate measurements:
+ *
+ *   STOP_MILLISECONDS   if the loss is excessive
+ *   LOSSY_MILLISECONDS  if retransmissions may delay a transfer, unless probe->patient is set
+ *   never               otherwise, and while probe->needs_explaining is set
+ *
+ * If the next session has a time limit, and LOSSY_MILLISECONDS have passed, set probe->stopped, and
+ * return false.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -358,7 +363,7 @@ static void report_stopped(struct probe *probe)
 {
 	double seconds = (double)(now_milliseconds() - probe->begun) / 1e3;
 
-	if (!probe->loss.excessive) /* the session that was interrupted lost few packets */
+	if (!probe->loss.excessive) /* otherwise add_loss() sets the failure */
 		failure_set(&probe->failure, STATUS_TIMED_OUT,
 			    "the sessions have taken %.0f s, and packets are lost", seconds);
 	if (is_transfer(probe))
@@ -525,8 +530,8 @@ static bool fails_again(struct probe *probe)
 
 /*
  * Find out by other sessions why a size got no answer, and advise what to change. If the bytes of
- * only one direction arrive in both tries, the other direction fails. If no size was verified
- * before, leave the explanation to a rule (probe_lacks_bytes()).
+ * one direction arrive in either try, and those of the other in none, the other direction fails. If
+ * no size was verified before, leave the explanation to a rule (probe_lacks_bytes()).
  */
 static void explain_silence(struct probe *probe)
 {
@@ -833,8 +838,8 @@ static bool try_paths(struct probe *probe)
 	session->iterations = 0; /* no latency */
 	session->depth = probe->options->depth;
 	session->busy_poll = false;
-	/* report the sessions that ran, even if another one did not */
 	good = try_session(probe, RATE_SIZE, RATE_SIZE);
+	/* report the sessions that ran, even if another one did not */
 	for (unsigned int i = 0; i < probe->outcome_count && !probe->process->signal_number; i++)
 		good &= report_source_port(probe, &probe->outcomes[i]);
 	return good;

@@ -79,9 +79,9 @@ struct probe {
 	bool reached;
 	uint64_t size; /* latest size of step "transfer": bytes in each direction */
 	enum direction_result to_server, to_client; /* results of `size` */
-	int64_t exchange;              /* smallest `elapsed` of a good session of step "transfer" */
-	uint64_t verified;             /* largest size that was verified in both directions, or 0 */
-	bool all_verified;             /* every size was verified in both directions */
+	int64_t exchange;  /* smallest `elapsed` of the good sessions of step "transfer", in ns */
+	uint64_t verified; /* largest size that was verified in both directions, or 0 */
+	bool all_verified; /* every size was verified in both directions */
 	struct counters before, after; /* of this host's port, over all sessions */
 	/* approximate packets of all sessions, with SESSION_PACKETS in each */
 	uint64_t packets_to_server, packets_to_client;
@@ -119,7 +119,7 @@ void probe_take(struct probe *probe, const struct connection *connection);
  *
  *   STATUS_INTERRUPTED    a signal arrived
  *   the status of the first failed session
- *   STATUS_TIMED_OUT      the sessions took too long
+ *   STATUS_TIMED_OUT      the sessions took too long, and the loss is not excessive
  *   STATUS_TOO_SLOW       a rate is below --min-rate
  *   STATUS_LOCAL_FAILURE  a session could not start
  *   STATUS_SUCCESS
