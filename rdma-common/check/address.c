@@ -204,7 +204,7 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 }
 
 /*
- * Return false if this host drops RoCE v2 packets of a software device (evidence_can_send()). A
+ * Return false if this host drops RoCE v2 packets of a software device (evidence_try_send()). A
  * hardware adapter sends without the kernel, so no filter of this host drops its packets.
  */
 static bool can_send(const struct path *path)

@@ -158,7 +158,7 @@ static int examine_link(struct nl_msg *message, void *evidence)
 		evidence_set(evidence, FACT_gid_kind, kind);
 	if (!evidence_is(evidence, FACT_route_interface, name))
 		return NL_OK;
-	if (strcmp(kind, "bond") != 0) /* bond_devices may be on members of a bridge */
+	if (strcmp(kind, "bond") != 0) /* examine_ports() takes the members of a bridge, too */
 		evidence_set(evidence, FACT_bond_devices, "");
 	/* rdma_cm of Linux 6.1 resolves no address over another type, such as a tunnel */
 	evidence_set(evidence, FACT_route_kind,
@@ -290,7 +290,10 @@ static int examine_neighbour(struct nl_msg *message, void *evidence)
 
 /* ---- RDMA devices ---- */
 
-/* Return the port on the route's interface, or NULL. Without a route, return the first port. */
+/*
+ * Return the port on the route's interface. Without a route, return the first port that has an
+ * interface in this namespace. Return NULL if there is none.
+ */
 static const struct rdma_port *find_port(const struct evidence *evidence,
 					 const struct rdma_ports *ports)
 {

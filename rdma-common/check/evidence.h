@@ -50,14 +50,14 @@
 	X(route_driver)     /* driver of route_interface */                                        \
 	X(own_address)      /* "yes" or "no": the address is one of this host's */                 \
 	X(vrf)              /* a VRF of this host */                                               \
-	X(gid_interface)    /* interface that has `source` and an RDMA device, or "none" */        \
+	X(gid_interface)    /* interface of an RDMA device that has `source`, or "none" */         \
 	X(gid_kind)         /* kind of gid_interface, such as "vlan", or "plain" */                \
 	X(gid_device)       /* another device, on the network interface gid_interface */           \
 	X(next_hop)         /* gateway of the route, or the address */                             \
 	X(neighbour)        /* next hop's hardware address: "resolved", "unconfirmed", "failed" */ \
 	X(send_error)       /* errno name of a failed sendto(2) to UDP port 4791 */                \
 	X(request)          /* answer to the connect request */                                    \
-	X(reason)           /* if `request` is a rejection reason: its name, or "unknown" */       \
+	X(reason)           /* name of the rejection reason in `request`, or "unknown" */          \
 	X(again)            /* answer to a later connect request to the same port */               \
 	X(control)          /* answer to a connect request to an unused port */                    \
 	X(control_port)     /* the unused port */                                                  \

@@ -71,7 +71,7 @@ const char *host_transport(const char *device, unsigned int port);
 double host_port_rate(const char *device, unsigned int port);
 
 /*
- * Return why routers do not forward packets of this GID, a static string. Return NULL otherwise.
+ * Return why routers do not forward packets of this GID, a static string. Return NULL if they do.
  * The GID is of RoCE v2 if `version_2` is true, and of RoCE v1 otherwise.
  */
 const char *host_gid_note(const uint8_t gid[16], bool version_2);
