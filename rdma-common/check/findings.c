@@ -18,7 +18,10 @@
 /* Time, in ms, that the signal's handler waits until standard output takes the next piece. */
 #define LAST_WORDS_MILLISECONDS 1000
 
-/* Key of the status in the last words. A status of a finding is a text, and this is a number. */
+/*
+ * Key of the check's status in the last words. A finding's status has the same key, but its value
+ * begins with a quotation mark, not a digit.
+ */
 #define STATUS_KEY "\"status\": "
 
 /*

@@ -28,7 +28,7 @@ struct findings {
 void findings_init(struct findings *findings, struct console *console, bool json);
 
 /*
- * From now on, if a signal ends the process at once, print findings->all before, with the status of
+ * From now on, if a signal ends the process at once, first print findings->all, with the status of
  * the signal. After findings_release(), the caller prints findings->all itself.
  */
 void findings_hold(struct findings *findings);

@@ -41,8 +41,8 @@ const struct rule *reach_rule(size_t index);
 const struct rule *reach_classify(const struct evidence *evidence);
 
 /*
- * Report reach_classify()'s rule, or that there is none, as a failed finding. A rule replaces the
- * first failure so far. Return true if there is one.
+ * Report reach_classify()'s rule as a failed finding, in place of the first failure so far, and
+ * return true. If there is no rule, report that as a failed finding, and return false.
  */
 bool reach_report(struct findings *findings, const struct evidence *evidence);
 
