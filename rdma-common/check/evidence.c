@@ -445,7 +445,7 @@ static void examine_cgroup(void *context, const char *folder)
 	evidence_set(evidence, FACT_cgroup_use, use.text[0] ? use.text + strlen(key) : "");
 }
 
-void evidence_find_limit(struct evidence *evidence, const char *root)
+void evidence_find_cgroup(struct evidence *evidence, const char *root)
 {
 	struct tightest tightest = { evidence, SESSION_OBJECTS };
 
@@ -623,7 +623,7 @@ void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		examine_files(evidence, of_route->device);
 	dump_all(evidence, RTM_GETLINK, sizeof(struct ifinfomsg), examine_link);
 	dump_all(evidence, RTM_GETNEIGH, sizeof(struct ndmsg), examine_neighbour);
-	evidence_find_limit(evidence, "");
+	evidence_find_cgroup(evidence, "");
 	if (netlink_rdma_is_exclusive())
 		evidence_set(evidence, FACT_mode, "exclusive");
 	if (!access("/proc/sys/net/core", F_OK))

@@ -106,10 +106,11 @@ void evidence_set_error(struct evidence *evidence, enum fact fact, int error);
 void evidence_add_listener(struct evidence *evidence, const char *entry);
 
 /*
- * Find the cgroup of this process that leaves the fewest objects of FACT_device. Set its facts if
- * they are too few for a session. `root` is "", except in tests.
+ * Find the cgroup of this process that leaves the fewest RDMA objects of FACT_device. If these are
+ * too few for a session, set FACT_cgroup, FACT_cgroup_limit and FACT_cgroup_use. `root` is "",
+ * except in tests.
  */
-void evidence_find_limit(struct evidence *evidence, const char *root);
+void evidence_find_cgroup(struct evidence *evidence, const char *root);
 
 /* Addresses and type of service of a connection. */
 struct flow {

@@ -577,7 +577,7 @@ TEST(rdma_cgroup_is_a_cause_only_if_it_leaves_too_few_objects)
 				 "mlx5_1 hca_handle=0 hca_object=0\nmlx5_0 %s\n", files[j][1]);
 			put(files[j][0], text);
 		}
-		evidence_find_limit(&evidence, folder);
+		evidence_find_cgroup(&evidence, folder);
 		if (cases[i].cgroup)
 			assert_string_equal(evidence.facts[FACT_cgroup] + strlen(folder),
 					    cases[i].cgroup);
