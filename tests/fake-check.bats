@@ -108,7 +108,7 @@ found() {
 		  rdma-client --check 192.0.2.1 PORT
 	END
 	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
-		device      double0 port 1: RoCE, not active, MTU 256 bytes (maximum 4096: larger packets are faster)
+		device      double0 port 1: RoCE, not active, MTU 256 bytes (maximum 4096: raise the MTU of hosts and switches for faster transfers)
 		name        '192.0.2.1' is 192.0.2.1
 		address     not resolved: Cannot assign requested address
 		  -> check that the host is up, and that the route leads over a network interface with an RDMA device ('ip route get', 'rdma link')
@@ -259,7 +259,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few	!> ?L1?	!> ?L17?
 	3	fail:rdma_get_devices:1:12	> device      none: Cannot allocate memory	!> ?L1?	!> ?L17?
 	3	no-device	> device      none
-	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096: larger packets are faster)*65536 KiB may be locked: longer payloads are transferred in pieces?reach *Ready
+	0	mtu:3 memory:67108864	> MTU 1024 bytes (maximum 4096: raise the MTU of hosts and switches for faster transfers)*65536 KiB may be locked: longer payloads are transferred in pieces?reach *Ready
 	END
 }
 

@@ -94,7 +94,7 @@ static void describe_port(const struct devices *devices, struct ibv_context *ver
 		strbuf_addf(found, ", MTU %u bytes (maximum %u%s)", mtu_bytes(port->active_mtu),
 			    mtu_bytes(port->max_mtu),
 			    ethernet && port->active_mtu < port->max_mtu
-				    ? ": larger packets are faster"
+				    ? ": raise the MTU of hosts and switches for faster transfers"
 				    : "");
 	if (ethernet && host_port_lacks_gids(verbs->device->ibdev_path, number))
 		strbuf_addf(found, ", no GID: RoCE is off");
