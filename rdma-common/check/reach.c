@@ -138,7 +138,7 @@ static const struct rule rules[] = {
 	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
 	{ "L14", "route_driver=hv_netvsc software=no own_address=no",
 	  "the route to {address} leads over {route_interface} (hv_netvsc), the accelerated network of a virtual machine, over which nothing answers RDMA",
-	  { "that network carries no RDMA packets; InfiniBand, if both machines have it, has an interface of its own", "no RDMA program or device is at {address}" },
+	  { "that network carries no RDMA packets", "no RDMA program or device is at {address}" },
 	  "see 'ip address' on both hosts; if they have an InfiniBand interface (ib0), use its address" },
 	{ "L15", "transport=roce software=no own_address=no bond_devices=*",
 	  "{bond_devices} are on members of {route_interface}, so they have no RoCE LAG: packets may arrive at the other device",

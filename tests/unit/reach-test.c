@@ -498,6 +498,19 @@ TEST(each_error_in_a_condition_has_a_name)
 	assert_true(found > 3);
 }
 
+/* A semicolon separates the causes of a finding. */
+TEST(cause_contains_no_semicolon)
+{
+	for (size_t i = 0; reach_rule(i); i++) {
+		const struct rule *rule = reach_rule(i);
+
+		for (size_t j = 0; j < MAX_CAUSES && rule->causes[j]; j++) {
+			if (strchr(rule->causes[j], ';'))
+				fail_msg("%s: %s", rule->name, rule->causes[j]);
+		}
+	}
+}
+
 /*
  * A text has '?' for a fact that is not known: only the rows of L3 to L6 have too few facts. No
  * placeholder {name} remains.
