@@ -50,9 +50,9 @@ enum status check_reach(struct check *check, enum status status, session_functio
 			void *argument);
 
 /*
- * Print the end of the report, or with --json all findings as one object. With PORT, report the
- * counters of all sessions before. Free the path and the devices. `status` is the result so far.
- * Return the final result: with PORT, that of probe_report_counters().
+ * With PORT, report the counters of all sessions. Print the end of the report, or with --json all
+ * findings as one object. Free the path and the devices. `status` is the result so far. Return the
+ * final result: with PORT, that of probe_report_counters().
  */
 enum status check_finish(struct check *check, enum status status);
 

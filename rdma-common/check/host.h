@@ -8,8 +8,8 @@
  * stop at a router.
  *
  * In a container, sysfs may show the adapters and GIDs of all network namespaces. Report only the
- * devices that this process can open (struct host_view), and over RoCE only the GIDs of its
- * addresses.
+ * devices that this process can open (struct host_view), and over RoCE only the GIDs of this
+ * namespace's addresses.
  *
  * Threads: the main thread, but not during a session: a driver may ask the firmware for a file's
  * contents.

@@ -17,7 +17,7 @@
 
 /* clang-format off */
 static const struct rule rules[] = {
-	/* ---- The host answers, so there are a route and an interface. Only L8 is about this host. ---- */
+	/* ---- The host answers, so there are a route and an interface. Only L8 needs no answer. ---- */
 	{ "B1", "transport!=iwarp request=8 port=*",
 	  "{address} answers, but no program listens on port {port} of the device that has {address}",
 	  { "rdma-server does not run on that host, or listens on another port", "it listens on an address of another device of that host (--bind)" },
