@@ -337,7 +337,7 @@ set_mtu() {
 	says "  -> the MTU is 4096 bytes on this host and 1024 on the server's: set the same MTU on both hosts .*"
 	[[ $(grep '^transfer' <<<"$output" | tail -n 2) =~ ^"transfer    1024 bytes: client to server verified, server to client verified"$'\n'\
 "transfer    4095 bytes: client to server "(arrived|verified)", server to client failed: " ]]
-	says "transfer    4095 bytes: .*; large packets vanish from server to client: size 1024 passes, size 4095 does not, both repeatedly"
+	says "transfer    4095 bytes: .*; large packets vanish from server to client: size 1024 passes, size 4095 fails repeatedly"
 	says "  -> set the same MTU everywhere .*"
 	says "Not ready: .*; large packets vanish from server to client: .*; next: set the same MTU everywhere .*"
 }

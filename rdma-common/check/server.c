@@ -256,7 +256,7 @@ static void name_cause(struct probe *probe)
 	} else if (probe->mtu_named) { /* no packet of full size has passed */
 		strbuf_addf(&cause,
 			    "large packets vanish %s: size %" PRIu64 " passes, size %" PRIu64
-			    " does not, both repeatedly",
+			    " fails repeatedly",
 			    direction, probe->verified, probe->size);
 		strbuf_addf(advice,
 			    "set the same MTU everywhere ('ip link set ... mtu', and the ports of "

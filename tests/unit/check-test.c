@@ -525,7 +525,7 @@ static const char *ended(const char *to_server, const char *to_client, enum stat
 static const char *vanish(const char *from, const char *to, int above, int at)
 {
 	return text_of(
-		"; large packets vanish from %s to %s: size %d passes, size %d does not, both "
+		"; large packets vanish from %s to %s: size %d passes, size %d fails "
 		"repeatedly -> set the same MTU everywhere ('ip link set ... mtu', and the ports of "
 		"switches): a host or switch on the path has a smaller one than the adapters use (4096 "
 		"bytes and headers); 'ping -M do -s 4128' from both hosts tests the path",
@@ -551,7 +551,7 @@ static const char passes_when_repeated[] =
 	"; the same size passes when it is repeated, so packets are lost or late -> run this "
 	"again; see the line 'counters', and the load of both hosts";
 static const char one_direction_at_least[] =
-	"; large packets vanish in one direction at least: size 1 passes, size 1024 does not, *";
+	"; large packets vanish in one direction at least: size 1 passes, size 1024 fails repeatedly *";
 
 /* Return a session whose connection is lost before a payload has arrived. */
 static struct turn none_arrived(void)
