@@ -191,8 +191,8 @@ load fake
 	7	write corrupt-in received-VERDICT! DISCONNECTED!	contents are wrong
 	7	corrupt-in sent-VERDICT+signal	contents are wrong
 	7	set:verdict.status=7 sent-VERDICT+signal	contents are wrong
-	4	set:verdict.status=1 sent-VERDICT! DISCONNECTED!	or store the payload
-	4	write set:verdict.status=1 received-VERDICT+signal	or store the payload
+	4	set:verdict.status=1 sent-VERDICT! DISCONNECTED!	or store this side's payload
+	4	write set:verdict.status=1 received-VERDICT+signal	or store this side's payload
 	END
 }
 
