@@ -215,11 +215,10 @@ void enforce_deadline(struct session *session)
 		feed_failure(session, EVENT_DEADLINE, &failure);
 		return;
 	}
-	failure_set(
-		&failure, STATUS_TIMED_OUT,
-		"%s for almost %u s (--timeout): check the disk, or the program at the other end "
-		"of the pipe",
-		delay, session->setup->options.timeout_seconds);
+	failure_set(&failure, STATUS_TIMED_OUT,
+		    "%s for most of the %u s of --timeout: check the disk, or the program at the "
+		    "other end of the pipe",
+		    delay, session->setup->options.timeout_seconds);
 	feed_failure(session,
 		     session->protocol.local == LOCAL_VERIFYING ? EVENT_FAILED : EVENT_GAVE_UP,
 		     &failure);

@@ -272,10 +272,10 @@ load fake
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
 	outcomes <<-END
-	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload delivered no data for almost 10 s (--timeout)
-	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for almost 10 s (--timeout)
+	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload delivered no data for most of the 10 s of --timeout
+	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for most of the 10 s of --timeout
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing the incoming payload made no progress for
-	every -t 10 -o $stored	5	statvfs! from:11000 until:14700	: received everything, but storing it made no progress for almost 10 s (--timeout)
+	every -t 10 -o $stored	5	statvfs! from:11000 until:14700	: received everything, but storing it made no progress for most of the 10 s of --timeout
 	every -t 10 -o $stored	5	statvfs! payload:1700000 memory:300000 from:10000 until:14000	: storing the incoming payload made no progress for
 	END
 	[ ! -e "$stored" ]
