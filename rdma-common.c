@@ -737,7 +737,7 @@ static bool verification_is_in_vain(const struct protocol *protocol)
 	       protocol->result.status != STATUS_PEER_LOST;
 }
 
-/* Begin or continue to empty a piece of the incoming ring. Return true after progress. */
+/* Empty a piece of the incoming ring. Return true after progress. */
 static bool empty_ring(struct session *session)
 {
 	const struct result *result = &session->protocol.result;
@@ -769,11 +769,11 @@ static bool empty_ring(struct session *session)
 /* ---- Clocks ---- */
 
 /*
- * Send a keepalive: a WRITE of zero bytes. It needs no rkey, and the peer's program does not notice
- * it. Over InfiniBand and RoCE the peer's adapter answers. If the peer's host is gone, the
- * transport's retries fail. Over iWARP no adapter answers, but soft-iWARP needs keepalives: a
- * server's host may overlook data that arrives just as the connect request is answered, until more
- * data arrives.
+ * Send a keepalive: a WRITE of zero bytes. An outstanding request serves as well. The WRITE needs
+ * no rkey, and the peer's program does not notice it. Over InfiniBand and RoCE the peer's adapter
+ * answers. If the peer's host is gone, the transport's retries fail. Over iWARP no adapter answers,
+ * but soft-iWARP needs keepalives: a server's host may overlook data that arrives just as the
+ * connect request is answered, until more data arrives.
  *
  * A READ of zero bytes does not work. Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
  * breaks the connection. Soft-iWARP breaks the connection under load.
@@ -925,7 +925,7 @@ static void handle_done_due(struct session *session)
 		end_operation(session);
 }
 
-/* Execute the requested actions and post what is due, until no action is left. */
+/* Execute actions and post what is due, until no action is left. */
 static void advance(struct session *session)
 {
 	do {

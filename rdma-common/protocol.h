@@ -18,7 +18,8 @@
  *
  * MSG_DONE follows the sender's WRITE or completed READ. After both MSG_DONEs each side verifies
  * its incoming payload. From its MSG_MR on, each side reports the progress of both streams by
- * MSG_WINDOW. A side that gives up sends a bad MSG_VERDICT at once, but after its MSG_MR.
+ * MSG_WINDOW. A side that gives up sends a bad MSG_VERDICT at once, but after its MSG_MR. If the
+ * peer has no hello, as the tutorial's program, both sides send only MSG_MR and MSG_DONE.
  *
  * Threads: the connection's thread; the main thread before and after that thread runs.
  */

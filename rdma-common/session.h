@@ -33,8 +33,8 @@
 #include "wire.h"
 
 /*
- * Time without progress after which a keepalive is sent. Each keepalive doubles the time to the
- * next one, up to --timeout divided by KEEPALIVES_PER_TIMEOUT.
+ * Time without progress after which a keepalive is due. Each one doubles the time to the next one,
+ * up to --timeout divided by KEEPALIVES_PER_TIMEOUT.
  */
 #define KEEPALIVE_MILLISECONDS 250
 #define KEEPALIVES_PER_TIMEOUT 4
@@ -114,7 +114,7 @@ struct clocks {
 	 * begin_wait() or count_wire_progress().
 	 */
 	int64_t wire_time;
-	int64_t keepalive_time;     /* when to send a keepalive, unless the wait restarts first */
+	int64_t keepalive_time;     /* when a keepalive is due, unless the wait restarts first */
 	int64_t keepalive_interval; /* current interval between keepalives */
 	int64_t source_end;         /* when a timed outgoing stream ends, or INT64_MAX */
 	int64_t operation_end;      /* when this side's timed operation ends, or INT64_MAX */
