@@ -230,7 +230,7 @@ static int send_window(struct session *session)
 	session->clocks.window_time = transfer_window_time(&session->transfer, session->clocks.now);
 	if (session->clocks.window_time > session->clocks.now || !window_is_allowed(session))
 		return 0;
-	/* first: if MSG_WINDOW makes the peer owe more, this progress would not count */
+	/* before the peer owes an answer to MSG_WINDOW: then no completion counts as progress */
 	count_wire_progress(session);
 	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_make_window(&session->transfer);
@@ -404,8 +404,8 @@ static void handle_mr(struct session *session, const struct message *message)
 	}
 	if (wrong)
 		session_fail(session, STATUS_CONTENTS_WRONG,
-			     "the peer's memory region %s: %" PRIu64 " in a region of %" PRIu64
-			     " bytes",
+			     "the peer's memory region %s: %" PRIu64 " ready, %" PRIu64
+			     " in the region",
 			     wrong, produced, message->length);
 	else
 		session_handle(session, EVENT_MR_RECEIVED);
@@ -1052,8 +1052,8 @@ static void wait_for_descriptors(struct session *session, int milliseconds)
 }
 
 /*
- * A thread that spins only checks the descriptors, once in TURNS_PER_LOOK calls. Another thread
- * waits for a descriptor or the next clock, or only arms the completion queue if it is not armed.
+ * If this thread spins, check the descriptors in one of TURNS_PER_LOOK calls, without a wait.
+ * Otherwise arm the completion queue, or if it is armed, wait for a descriptor or the next clock.
  * Return true if the next turn must follow even without completions.
  */
 static bool wait_for_work(struct session *session)
@@ -1137,7 +1137,7 @@ static void feed_setup_failure(struct session *session)
 static void run_session(struct session *session)
 {
 	struct ibv_wc completions[POLL_SIZE];
-	bool look = true; /* more than completions may be due */
+	bool look = true; /* take a turn even without a completion: other work may be due */
 
 	session->ready[0] = (struct pollfd){ .fd = session->setup->channel->fd, .events = POLLIN };
 	session->ready[1] = (struct pollfd){ .fd = session->shared->wake, .events = POLLIN };

@@ -61,7 +61,7 @@ static void add_device(struct strbuf *text, const struct ifaddrs *all, const str
 {
 	strbuf_addf(text, "RDMA device %s", port->device);
 	if (!port->interface[0]) {
-		strbuf_addf(text, " has no network interface here");
+		strbuf_addf(text, " has no network interface in this network namespace");
 		return;
 	}
 	strbuf_addf(text, " is on %s, which", port->interface);

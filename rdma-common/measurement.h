@@ -44,8 +44,8 @@ struct measurement {
 struct interval {
 	unsigned int session; /* number of the connection */
 	double begin, end;
-	uint64_t bytes;         /* bytes completed in the interval */
-	struct counters growth; /* growth of the port's counters */
+	uint64_t bytes; /* bytes completed in the interval */
+	struct counters growth;
 };
 
 /*

@@ -597,8 +597,8 @@ const char *refusal_describe(enum refusal refusal)
 		return "the server is busy or exiting, so it accepts no further session; try again "
 		       "later";
 	case REFUSAL_PASSES:
-		return "a pipe can be sent only once, but --iters or --duration repeats it; omit "
-		       "that option, or send a regular file";
+		return "a pipe can be sent only once, but --iters or --duration of a side repeats "
+		       "it; omit that option on both hosts, or send a regular file";
 	case REFUSAL_NO_MODE:
 		return "the client is no program of this project, so its mode is not known; start "
 		       "the server with read or write";

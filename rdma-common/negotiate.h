@@ -178,8 +178,8 @@ unsigned int path_mtu(const struct rdma_cm_id *id);
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
 /*
- * Like find_gid(), but search port `number` of the device `verbs`, even if `id` uses none. `id`
- * must be bound to an address.
+ * Like find_gid(), but search port `number` of the device `verbs`. `id` must be bound to an
+ * address, and may have no device yet.
  */
 bool find_gid_of_port(struct rdma_cm_id *id, struct ibv_context *verbs, uint8_t number,
 		      struct ibv_gid_entry *used);

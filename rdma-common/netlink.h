@@ -19,7 +19,7 @@
 
 /*
  * Return a request with a body of `size` bytes, such as struct rtmsg. It has no attributes. Return
- * NULL if memory is short. The functions below accept NULL.
+ * NULL if memory is short; netlink_add() and netlink_ask() accept that.
  */
 struct nl_msg *netlink_make_request(int type, int flags, const void *body, size_t size);
 

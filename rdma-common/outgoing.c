@@ -68,7 +68,10 @@ static bool digest_piece(struct outgoing *outgoing, const struct transfer_source
 	return !again || end % pass != 0 || digest_value(outgoing->digest) == outgoing->pass_digest;
 }
 
-/* Digest the first `size` bytes of the piece, and report them to `transfer` as filled. */
+/*
+ * Digest the first `size` bytes of the piece, and report them to `transfer` as filled. If this pass
+ * differs from the first one, describe that in `failure` instead.
+ */
 static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size,
 			 struct failure *failure)
 {

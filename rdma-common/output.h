@@ -3,7 +3,7 @@
  * Store an incoming payload as it arrives: in a file, which appears complete or not at all, or in a
  * pipe, a terminal or a device.
  *
- * Threads: a helper thread and its owner (helper.h). Only one of them at a time uses an output. The
+ * Threads: owner and helper thread (helper.h). Only one of them at a time uses an output. The
  * functions block while a disk, a pipe or a terminal accepts nothing. `*cancelled` ends a wait for
  * a pipe or a terminal, not for a disk.
  */

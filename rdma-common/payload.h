@@ -3,7 +3,7 @@
  * The outgoing payload: text, pattern, file or pipe. Text, small files and the beginning of a pipe
  * are in memory. Other bytes are read or generated when they are needed.
  *
- * Threads: a helper thread and its owner (helper.h) read; the main thread loads and frees.
+ * Threads: owner and helper thread (helper.h) read. The main thread loads and frees.
  */
 #ifndef RDMA_COMMON_PAYLOAD_H
 #define RDMA_COMMON_PAYLOAD_H

@@ -532,7 +532,7 @@ void process_before_end(void (*function)(int signal_number))
 	end_at_once(&signals);
 }
 
-void change_ending_signals(int how)
+void mask_ending_signals(int how)
 {
 	const sigset_t signals = ending_signals();
 
@@ -590,7 +590,7 @@ bool process_take_signal(struct process *process)
 	while (read(descriptor, &same, sizeof(same)) == sizeof(same))
 		;
 	process->signal_number = (int)information.ssi_signo;
-	change_ending_signals(SIG_UNBLOCK);
+	mask_ending_signals(SIG_UNBLOCK);
 	return true;
 }
 

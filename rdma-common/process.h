@@ -181,7 +181,7 @@ void process_before_end(void (*function)(int signal_number));
  * With SIG_UNBLOCK, let the ending signals end the process at once, for a call that they cannot
  * interrupt. With SIG_BLOCK, block them again.
  */
-void change_ending_signals(int how);
+void mask_ending_signals(int how);
 
 /*
  * If an ending signal is pending, store it in process->signal_number, drop those of the next 0.1 s,

@@ -392,9 +392,9 @@ static struct result unexplained_refusal(const struct protocol *protocol)
 }
 
 /*
- * Handle a deadline. Before closing, begin to close. The first deadline while closing stops waiting
- * for an explanation, and flushes the posted work requests. If neither is pending, or at the next
- * deadline, finish.
+ * Handle a deadline. If the session is not closing yet, begin to close. While it closes, the first
+ * deadline ends the wait for an explanation, and flushes the posted work requests. The next
+ * deadline finishes the session. So does the first, if there is no such wait and nothing to flush.
  */
 static void expire(struct step *step, unsigned int cause)
 {

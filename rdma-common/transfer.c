@@ -271,7 +271,7 @@ static bool owes_sink(const struct transfer *transfer)
 	       sink->produced < add_saturating(sink->advertised_consumed, stream->advertised_size);
 }
 
-/* Return true if the peer knows the end of the outgoing stream. */
+/* Return true if the peer learns the end of the outgoing stream without another MSG_WINDOW. */
 static bool is_marked(const struct transfer_source *source)
 {
 	const struct transfer_stream *stream = &source->stream;
@@ -607,8 +607,9 @@ static uint64_t read_limit(const struct transfer *transfer)
 	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
 	/*
-	 * Only one pass is copied. A later pass, which has the same bytes, may overwrite it in
-	 * place, or overwrite any bytes once it is copied.
+	 * Of a stream that repeats, one pass is copied. Copying limits no READ once that pass is
+	 * copied, or if the ring holds a whole pass: later passes bring the same bytes to the same
+	 * places.
 	 */
 	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;

@@ -687,7 +687,7 @@ end_namespace() {
 	limit=$BRIEF check 5 192.0.2.1
 	names C9 "UDP port 4791 of 192.0.2.1 does not answer.*; the packets arrive at an interface .*another interface in the same subnet\).*"
 	end_check 5
-	says "reach       .*; 192.0.2.1 is in the subnet of upper0, too, so either interface may answer ARP requests for it"
+	says "reach       .*; upper0 has an address in the subnet of 192.0.2.1 as well, so it may answer ARP requests for 192.0.2.1, unless .*"
 }
 
 # bats test_tags=slow

@@ -86,7 +86,7 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 # The sender cannot read a pipe again. Only the direction with several passes matters: in the other direction a pipe may
 # be sent.
 @test "either side refuses a session that would send a pipe twice, with the reason" {
-	local once="a pipe can be sent only once, but --iters or --duration repeats it"
+	local once="a pipe can be sent only once, but --iters or --duration of a side repeats it"
 	outcomes <<-END
 	client -n 5	4	unknown	$once
 	client -n 5	0	write unknown

@@ -33,7 +33,7 @@ load fake
 	one-off	143	tutorial	refused: the client is no program of this project, so its mode is not known; start the server
 	END
 	fake one-off "write" -n 5 -f - < <(echo piped)
-	[[ $stderr == *"a pipe can be sent only once, but --iters or --duration repeats it"* ]]
+	[[ $stderr == *"a pipe can be sent only once, but --iters or --duration of a side repeats it"* ]]
 }
 
 @test "a server performs the operation of a --check client, whatever its own mode, once or for the wanted seconds" {
@@ -135,7 +135,7 @@ load fake
 @test "a peer's impossible numbers or unexpected messages end the session with a reason" {
 	use address
 	outcomes <<-END
-	both	7	set:mr.produced=+1	the peer's memory region advertises more ready bytes than it has: 1025 in a region of 1024 bytes
+	both	7	set:mr.produced=+1	the peer's memory region advertises more ready bytes than it has: 1025 ready, 1024 in the region
 	both	7	set:mr.address=0	the peer's memory region has address 0
 	both	7	set:mr.address=0xfffffffffffffc01	the peer's memory region goes beyond the last address: it has 1024 bytes from address 0xfffffffffffffc01 on
 	both	7	set:mr.length=0	the peer's memory region has 0 bytes, but this session needs at least 1

@@ -151,7 +151,7 @@ start_pairs() {
 	grep '^bad host h2: ' client.err
 }
 
-@test "rdma-pairs needs no folder for files, and the command for a host inherits none of its descriptors" {
+@test "rdma-pairs needs no writable folder, and the command for a host inherits none of its descriptors" {
 	local command=$BATS_TEST_TMPDIR/lists
 	printf '%s\n' '#!/bin/sh' 'ls -l /proc/self/fd >"$SIMULATED_STATE/fds.$1"' "exec $programs/on \"\$@\"" >"$command"
 	chmod +x "$command"

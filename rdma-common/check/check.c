@@ -204,10 +204,10 @@ static void explain_request(struct check *check)
 	if (reach_holds(&check->evidence, "control!=silent|failed") &&
 	    !send_request(check, FACT_again, ntohs(address->sin_port)))
 		return;
-	change_ending_signals(SIG_UNBLOCK);
+	mask_ending_signals(SIG_UNBLOCK);
 	evidence_try_udp(&check->evidence, &check->path.flow);
 	explain(check, true);
-	change_ending_signals(SIG_BLOCK);
+	mask_ending_signals(SIG_BLOCK);
 }
 
 /*
@@ -228,9 +228,9 @@ static enum status reach_address(struct check *check)
 			return STATUS_SUCCESS;
 		}
 		status = check->probe.outcome->end.status;
-		change_ending_signals(SIG_UNBLOCK);
+		mask_ending_signals(SIG_UNBLOCK);
 		more = check->path.untried && path_find_next(&check->path);
-		change_ending_signals(SIG_BLOCK);
+		mask_ending_signals(SIG_BLOCK);
 	} while (more);
 	if (status == STATUS_REFUSED || status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST) {
 		explain_request(check);

@@ -164,17 +164,19 @@ static int try_to_register(const struct devices *devices, struct ibv_context *ve
 	struct ibv_pd *pd = memory ? ibv_alloc_pd(verbs) : NULL;
 	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
 	struct console *console = devices->findings->console;
+	const struct device_name name = device_name(verbs->device);
 	int error = mr ? 0 : errno, stays;
 
 	stays = mr ? verb_error(ibv_dereg_mr(mr)) : 0;
 	if (stays)
-		print_warning(console, "cannot deregister %zu bytes of memory: %s", size,
-			      strerror(stays));
+		print_warning(console, "%s cannot deregister %zu bytes of memory: %s", name.text,
+			      size, strerror(stays));
 	else if (memory)
 		memory_unmap(memory, size);
 	stays = pd ? verb_error(ibv_dealloc_pd(pd)) : 0;
 	if (stays)
-		print_warning(console, "cannot free a protection domain: %s", strerror(stays));
+		print_warning(console, "%s cannot free a protection domain: %s", name.text,
+			      strerror(stays));
 	return error;
 }
 

@@ -682,10 +682,10 @@ static const char *take_icmp(struct evidence *evidence, int descriptor)
 	struct sock_extended_err *error;
 	const char *answer;
 
-	/* the socket has asked only for IP_RECVERR or IPV6_RECVERR */
 	if (recvmsg(descriptor, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0 ||
 	    !CMSG_FIRSTHDR(&message))
 		return NULL;
+	/* the only control message: the socket has asked for IP_RECVERR or IPV6_RECVERR alone */
 	error = (void *)CMSG_DATA(CMSG_FIRSTHDR(&message));
 	answer = icmp_answer(error);
 	if (answer && !is_known(evidence, FACT_udp_from))

@@ -133,7 +133,10 @@ bool evidence_try_send(struct evidence *evidence, const struct flow *flow);
 void evidence_collect(struct evidence *evidence, const struct host_view *view,
 		      const struct flow *flow);
 
-/* Find out how the address answers UDP port 4791 and an unused port, in at most 1.6 s. */
+/*
+ * Send datagrams to UDP port 4791 of the address and to an unused port, and keep the answers as
+ * facts. This takes at most 1.6 s.
+ */
 void evidence_try_udp(struct evidence *evidence, const struct flow *flow);
 
 /* Find facts for the user of the other host (reach_report_listeners()), and the route. */

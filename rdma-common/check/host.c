@@ -319,7 +319,10 @@ const char *host_gid_note(const uint8_t gid[16], bool version_2)
 	return is_link_local(gid) ? "routers do not forward packets of a link-local address" : NULL;
 }
 
-/* Rank a GID as NCCL does, from 1 to 4. The best, 4, is RoCE v2 with an IPv4 address. */
+/*
+ * Rank a GID for NCCL_IB_GID_INDEX: 4 is RoCE v2 with an IPv4 address, which NCCL prefers; 3 is v2
+ * with another address that routers forward; 2 is v2 with a link-local address; 1 is v1.
+ */
 static int rank_gid(const struct in6_addr *gid, bool version_2)
 {
 	if (host_gid_note(gid->s6_addr, version_2))

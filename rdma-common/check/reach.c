@@ -106,7 +106,7 @@ static const struct rule rules[] = {
 	  { 0 }, "give the container a macvlan, or a virtual function of the adapter, or the host's network ('--network host')" },
 	{ "L5", "interface_here=no gid_here=no transport=roce|iwarp",
 	  "no RDMA device has its network interface in this network namespace",
-	  { 0 }, "give this namespace a macvlan above the interface of {device}, or a virtual function of the adapter" },
+	  { 0 }, "run this where the interface of {device} is ('--network host' of a container), or give this namespace a virtual function of the adapter, or over RoCE a macvlan above that interface" },
 	{ "L16", "unusable=down",
 	  "no port of an RDMA device of this host is active",
 	  { 0 }, "plug in the cable, set the network interface up ('ip link set ... up'), or start the subnet manager of InfiniBand" },
@@ -184,7 +184,7 @@ static const struct rule rules[] = {
 	  ASK_THERE },
 	{ "C12", "transport=infiniband request=silent",
 	  "{address} does not answer over InfiniBand (answer of an unused UDP port: {udp_other})",
-	  { "the hosts have no partition in common (P_Key), or the subnet manager has set up no path", "the program on that port, or RDMA on that host, is stopped", "that host or its link is down, unless UDP is answered" },
+	  { "the hosts have no partition in common (P_Key), or the subnet manager has set up no path", "the program on that port, or RDMA on that host, is stopped", "that host or its link is down (not if that port answers)" },
 	  ASK_THERE "; see 'ibdiagnet', and compare 'pkeys' of both ports in /sys/class/infiniband" },
 	{ "C13", "transport=roce roce_version=1 request=silent",
 	  "{address} does not answer RoCE v1 (Ethernet type 0x8915)",
@@ -197,7 +197,7 @@ static const struct rule rules[] = {
 	{ "C14", "software=no request=silent",
 	  "{address} answers no packet of {device}, a hardware adapter (answer of an unused UDP port: {udp_other})",
 	  /* no host's firewall sees the packets of a hardware adapter */
-	  { "no RDMA device of this kind is on the interface that has {address}", "a switch or firewall between the hosts (access list, priority, VLAN), or a network without RDMA, drops the packets", "that host is down, or has no route back to {source}, unless UDP is answered" },
+	  { "no RDMA device of this kind is on the interface that has {address}", "a switch or firewall between the hosts (access list, priority, VLAN), or a network without RDMA, drops the packets", "that host is down, or has no route back to {source} (neither, if that port answers)" },
 	  ASK_THERE "; see 'ip neighbour show {next_hop}' and the counters of the switches" },
 };
 
@@ -207,7 +207,7 @@ static const struct rule listening[] = {
 	{ "", "listeners!=none", "listening on this host, {source}: {listeners}", { 0 }, "" },
 	{ "", "requests_received=*", "; connect requests received: {requests_received}", { 0 }, "" },
 	{ "", "requests_answered!={requests_received}", ", answered: {requests_answered}", { 0 }, "" },
-	{ "", "same_subnet=*", "; {source} is in the subnet of {same_subnet}, too, so either interface may answer ARP requests for it", { 0 }, "" },
+	{ "", "same_subnet=*", "; {same_subnet} has an address in the subnet of {source} as well, so it may answer ARP requests for {source}, unless 'sysctl net.ipv4.conf.all.arp_ignore' is 1", { 0 }, "" },
 	{ "", "stopped=*", "", { 0 }, "continue the stopped process: 'kill -CONT {stopped}'" },
 };
 /* clang-format on */

@@ -302,10 +302,12 @@ static void report_transfer(struct probe *probe)
 /* ---- Sessions ---- */
 
 /*
- * Return true if the server has rejected the session, and may accept one soon. It may be busy with
- * other sessions. It ends the previous session, and releases its memory, a little later than the
- * client. Over iWARP a rejection without a reason may be one of these: the reset of the connection
- * may overtake the reason.
+ * Return true if the server has rejected the session, and may accept one soon:
+ *
+ * - It has as many sessions as it may have.
+ * - After a good session it lacks memory, because it releases the memory of that session a little
+ *   later than the client. Over iWARP this rejection may come without its reason: the reset of the
+ *   connection may overtake the reason.
  */
 static bool may_accept_soon(const struct probe *probe)
 {
@@ -331,14 +333,16 @@ static bool has_failed(const struct probe *probe)
 }
 
 /*
- * Set probe->stop_time, counted from the first session's start, without rate measurements:
+ * Return true if the next session may begin. Set probe->stop_time, counted from the start of the
+ * first session. The time of rate measurements does not count. The first row that applies:
  *
- *   STOP_MILLISECONDS   if the loss is excessive
- *   LOSSY_MILLISECONDS  if retransmissions may delay a transfer, unless probe->patient is set
- *   never               otherwise, and while probe->needs_explaining is set
+ *   never               probe->needs_explaining is set
+ *   STOP_MILLISECONDS   the loss is excessive
+ *   LOSSY_MILLISECONDS  retransmissions may delay a transfer, and probe->patient is not set
+ *   never               otherwise
  *
- * If the next session has a time limit, and LOSSY_MILLISECONDS have passed, set probe->stopped, and
- * return false.
+ * If there is a stop time, and LOSSY_MILLISECONDS have passed, set probe->stopped, and return
+ * false.
  */
 static bool may_begin(struct probe *probe)
 {
@@ -522,16 +526,21 @@ static bool fails_again(struct probe *probe)
 		probe->to_client = to_client;
 		return is_silence(probe->outcome->end.status);
 	}
-	add_cause(probe, "the same size passes when it is repeated, so packets are lost or late");
+	add_cause(
+		probe,
+		"each direction delivered the same size once in two sessions, so packets are lost or late");
 	strbuf_addf(&probe->findings->advice,
 		    "run this again; see the line 'counters', and the load of both hosts");
 	return false;
 }
 
 /*
- * Find out by other sessions why a size got no answer, and advise what to change. If the bytes of
- * one direction arrive in either try, and those of the other in none, the other direction fails. If
- * no size was verified before, leave the explanation to a rule (probe_lacks_bytes()).
+ * Find out by other sessions why a size got no answer, and advise what to change.
+ *
+ * - The size is repeated. A direction whose bytes arrived in neither session has failed if those of
+ *   the other direction arrived.
+ * - If no bytes arrived at all, find_direction() decides.
+ * - If no size was verified before, a rule explains the result (probe_lacks_bytes()).
  */
 static void explain_silence(struct probe *probe)
 {
@@ -852,9 +861,9 @@ static bool go_on(struct probe *probe)
 {
 	bool found;
 
-	change_ending_signals(SIG_UNBLOCK);
+	mask_ending_signals(SIG_UNBLOCK);
 	found = path_find_next(probe->path);
-	change_ending_signals(SIG_BLOCK);
+	mask_ending_signals(SIG_BLOCK);
 	if (!found)
 		return false;
 	probe->before.any = probe->after.any = false;

@@ -548,8 +548,8 @@ static const char *not_this_many(unsigned int size)
 }
 
 static const char passes_when_repeated[] =
-	"; the same size passes when it is repeated, so packets are lost or late -> run this "
-	"again; see the line 'counters', and the load of both hosts";
+	"; each direction delivered the same size once in two sessions, so packets are lost or late "
+	"-> run this again; see the line 'counters', and the load of both hosts";
 static const char one_direction_at_least[] =
 	"; large packets vanish in one direction at least: size 1 passes, size 1024 fails repeatedly *";
 
