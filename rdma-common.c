@@ -230,7 +230,7 @@ static int send_window(struct session *session)
 	session->clocks.window_time = transfer_window_time(&session->transfer, session->clocks.now);
 	if (session->clocks.window_time > session->clocks.now || !window_is_allowed(session))
 		return 0;
-	/* before the peer owes an answer to MSG_WINDOW: then no completion counts as progress */
+	/* now: once MSG_WINDOW makes the peer owe an answer, completions are no progress */
 	count_wire_progress(session);
 	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_make_window(&session->transfer);
@@ -341,7 +341,6 @@ static void begin_operation(struct session *session)
 
 /* ---- What arrives ---- */
 
-/* MSG_WINDOW restarts the wait only if it reports progress or an end. */
 static void handle_window(struct session *session, unsigned int slot, const struct window *window)
 {
 	const struct protocol *protocol = &session->protocol;
@@ -360,6 +359,7 @@ static void handle_window(struct session *session, unsigned int slot, const stru
 	}
 	if (protocol->phase >= PHASE_CLOSING) /* nothing more is posted */
 		return;
+	/* a MSG_WINDOW that only confirms others must not postpone the timeout */
 	if (session->transfer.moves != moves)
 		begin_wait(session, session->clocks.now);
 	error = post_receive(session->setup, slot, &session->outstanding_receives);
@@ -404,9 +404,9 @@ static void handle_mr(struct session *session, const struct message *message)
 	}
 	if (wrong)
 		session_fail(session, STATUS_CONTENTS_WRONG,
-			     "the peer's memory region %s: %" PRIu64 " ready, %" PRIu64
-			     " in the region",
-			     wrong, produced, message->length);
+			     "the peer's memory region %s: it has %" PRIu64
+			     " bytes, of which MSG_MR reports %" PRIu64 " as ready",
+			     wrong, message->length, produced);
 	else
 		session_handle(session, EVENT_MR_RECEIVED);
 }

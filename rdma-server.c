@@ -272,14 +272,12 @@ static enum status start_listening(struct server *server, const struct addrinfo 
  */
 static void lose_listener(struct server *server)
 {
-	const char *bind = server->program.options->bind;
-
 	server->stopping = true;
 	server->status = process_fail(
 		&server->program.process, STATUS_LOCAL_FAILURE,
 		"cannot listen on an address of --bind '%s' any more: its RDMA device was "
 		"removed; start the server again when the device is back ('rdma link')",
-		ellipsize(bind ? bind : "all addresses").text);
+		ellipsize(server->program.options->bind).text);
 }
 
 /* ---- Sessions ---- */

@@ -182,7 +182,7 @@ static int start_outlet(struct console *console, int descriptor, int notices)
 		close(ends[1]);
 		return error;
 	}
-	/* count the thread only now: it cannot end before the pipe is closed */
+	/* counting after the start is safe: the thread counts down only once the pipe is closed */
 	atomic_fetch_add(&console->running, 1);
 	console->count++;
 	return 0;

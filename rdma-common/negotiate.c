@@ -178,7 +178,7 @@ struct strbuf address_advice(int error, const struct sockaddr *source,
 
 	if (error == EINVAL && source && lacks_interface(source))
 		return own_interface_advice(source);
-	if (source && !kind)
+	if (source && !kind && error != ETIMEDOUT && error != EHOSTUNREACH)
 		strbuf_addf(&advice,
 			    "give --bind an address of this host ('ip address') whose network "
 			    "interface has an RDMA device ('rdma link') and a route to the server");

@@ -462,8 +462,8 @@ enum parsed check_options(const struct options *options)
 				   "would store its payload in '%s'",
 				   options->output);
 	if (is_standard_output(options->output) && options->json)
-		return usage_error("--json and --output - both need standard output: give "
-				   "--output a file");
+		return usage_error("'--json' and '--output -' both need standard output: "
+				   "give --output a file");
 	if (payloads && !sends_payload(options->role, options->operation, options->one_way))
 		return usage_error("with --one-way and read, this side sends no payload: omit "
 				   "--message, --file and --size");

@@ -63,7 +63,6 @@ enum status process_fail(struct process *process, enum status status, const char
 
 /* ---- Descriptors and devices ---- */
 
-/* Add `descriptor` to `epoll`. Its events carry `subject`. Return 0, or -1 with errno. */
 static int epoll_add(int epoll, int descriptor, void *subject)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = subject };
@@ -532,11 +531,18 @@ void process_before_end(void (*function)(int signal_number))
 	end_at_once(&signals);
 }
 
-void mask_ending_signals(int how)
+void unblock_ending_signals(void)
 {
 	const sigset_t signals = ending_signals();
 
-	pthread_sigmask(how, &signals, NULL);
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}
+
+void block_ending_signals(void)
+{
+	const sigset_t signals = ending_signals();
+
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 }
 
 /*
@@ -590,7 +596,7 @@ bool process_take_signal(struct process *process)
 	while (read(descriptor, &same, sizeof(same)) == sizeof(same))
 		;
 	process->signal_number = (int)information.ssi_signo;
-	mask_ending_signals(SIG_UNBLOCK);
+	unblock_ending_signals();
 	return true;
 }
 

@@ -177,11 +177,11 @@ int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *paramete
  */
 void process_before_end(void (*function)(int signal_number));
 
-/*
- * With SIG_UNBLOCK, let the ending signals end the process at once, for a call that they cannot
- * interrupt. With SIG_BLOCK, block them again.
- */
-void mask_ending_signals(int how);
+/* Let the ending signals end the process at once, for a call that they cannot interrupt. */
+void unblock_ending_signals(void);
+
+/* Block the ending signals again after such a call. */
+void block_ending_signals(void);
 
 /*
  * If an ending signal is pending, store it in process->signal_number, drop those of the next 0.1 s,

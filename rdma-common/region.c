@@ -150,10 +150,9 @@ enum status register_control(const struct region_owner *owner, struct region *re
 /* ---- Rings ---- */
 
 /*
- * A program with several sessions reserves memory for sessions to come: SESSION_LEAST pages of
- * regions each, for up to SESSIONS in all. The reserve is at most half of the lockable memory. The
- * rings of a session get half of the rest. With the common limit of 8 MiB, the rings of the first
- * session get 3.5 MiB.
+ * A server sets memory aside for SESSIONS more sessions, each with SESSION_LEAST pages of regions.
+ * That is at most half of the lockable memory. The rings of a session get half of the rest: with
+ * the common limit of 8 MiB those of the first have 3.5 MiB.
  */
 #define SESSIONS      64
 #define SESSION_LEAST (SESSION_PAGES + 1)
@@ -171,18 +170,27 @@ static uint64_t lockable(const struct region_owner *owner)
 	return minimum(left, subtract(memory_lock_limit().bytes, owner->account->registered));
 }
 
-/*
- * Return how many bytes both rings of one session may use together. The rings of all sessions may
- * lock `left_to_lock` more bytes.
- */
-static uint64_t session_share(const struct region_account *account, uint64_t left_to_lock)
+/* Return the bytes of one session's rings on a server, which may lock `left_to_lock` more. */
+static uint64_t share_of_client(const struct region_account *account, uint64_t left_to_lock)
 {
-	uint64_t to_come = subtract(SESSIONS, atomic_load(&account->sessions));
 	uint64_t least = page_size() * SESSION_LEAST, limit = account->registered + left_to_lock;
-	uint64_t reserve = minimum(least * SESSIONS, limit / 2) / SESSIONS * to_come;
-	uint64_t memory = subtract(memory_left(account), to_come * (least + SESSION_MEMORY));
+	uint64_t reserve = minimum(least * SESSIONS, limit / 2);
+	uint64_t memory = subtract(memory_left(account), SESSIONS * (least + SESSION_MEMORY));
 
 	return minimum(memory, subtract(left_to_lock, reserve)) / 2;
+}
+
+/*
+ * Return the bytes of one session's rings in a client with `count` connections, which may lock
+ * `left_to_lock` more. The connections begin together, so each gets the same.
+ */
+static uint64_t share_of_connection(const struct region_account *account, uint64_t left_to_lock,
+				    unsigned int count)
+{
+	uint64_t limit = account->registered + left_to_lock;
+	uint64_t memory = subtract(account->budget.total / count, SESSION_MEMORY);
+
+	return subtract(minimum(memory, limit / count), page_size()); /* one page for messages */
 }
 
 /* Lengths in bytes of the rings of a session. A stream that is not present has length 0. */
@@ -221,8 +229,11 @@ static void fit_rings(const struct region_owner *owner, struct ring_lengths *len
 	uint64_t *longer = longer_ring(lengths);
 	uint64_t *shorter = longer == &lengths->incoming ? &lengths->outgoing : &lengths->incoming;
 
-	if (serves_multiple_clients(options) || options->connections > 1)
-		left = minimum(left, session_share(owner->account, left_to_lock));
+	if (serves_multiple_clients(options))
+		left = minimum(left, share_of_client(owner->account, left_to_lock));
+	if (options->connections > 1)
+		left = minimum(left, share_of_connection(owner->account, left_to_lock,
+							 options->connections));
 	*shorter = at_most(*shorter, left / 2);
 	*longer = at_most(*longer, subtract(left, memory_pages((size_t)*shorter)));
 }

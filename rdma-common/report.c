@@ -59,8 +59,8 @@ static void print_figures(const struct connection *connection)
 			     (double)latency_quantile(latency, 0.999) / 1e3,
 			     (double)latency->maximum / 1e3);
 	print_status(log,
-		     "digests took %.6f s for the outgoing payload, %.6f s for the incoming "
-		     "payload",
+		     "the digest of the outgoing payload took %.6f s, the verification of the "
+		     "incoming one %.6f s",
 		     (double)session->outgoing.nanoseconds / NANOSECONDS_PER_SECOND,
 		     (double)session->incoming.verification.nanoseconds / NANOSECONDS_PER_SECOND);
 }

@@ -607,9 +607,9 @@ static uint64_t read_limit(const struct transfer *transfer)
 	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
 	/*
-	 * Of a stream that repeats, one pass is copied. Copying limits no READ once that pass is
-	 * copied, or if the ring holds a whole pass: later passes bring the same bytes to the same
-	 * places.
+	 * Of a stream that repeats, only the first pass is copied. Once it is copied, READs may
+	 * overwrite the ring. If the ring holds a whole pass, they always may: later passes write
+	 * the same bytes to the same places.
 	 */
 	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;

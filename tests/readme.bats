@@ -49,7 +49,7 @@ connect() {
 # shape: print standard input without prompts, and with what differs between runs replaced (numbers, addresses) or deleted
 # (counted errors, the time of digests).
 shape() {
-	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^digests took/d; /^(neither|this host.s) device counted/d; /^counted by .* during the session:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d
+	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^the digest of the/d; /^(neither|this host.s) device counted/d; /^counted by .* during the session:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d
 		s/^counters (packets are late|errors counted:).*/counters neither device counted errors/'
 }
 

@@ -96,7 +96,7 @@ void path_collect_evidence(struct path *path)
 {
 	const struct devices *devices = path->devices;
 
-	if (!devices->any_usable && !devices->any_broken) {
+	if (devices->view.device_count > 0 && !devices->any_usable && !devices->any_broken) {
 		evidence_set(path->evidence, FACT_unusable,
 			     !devices->any_reliable ? "unreliable"
 			     : devices->any_active  ? "unreached"

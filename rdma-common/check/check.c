@@ -204,10 +204,10 @@ static void explain_request(struct check *check)
 	if (reach_holds(&check->evidence, "control!=silent|failed") &&
 	    !send_request(check, FACT_again, ntohs(address->sin_port)))
 		return;
-	mask_ending_signals(SIG_UNBLOCK);
+	unblock_ending_signals();
 	evidence_try_udp(&check->evidence, &check->path.flow);
 	explain(check, true);
-	mask_ending_signals(SIG_BLOCK);
+	block_ending_signals();
 }
 
 /*
@@ -228,9 +228,9 @@ static enum status reach_address(struct check *check)
 			return STATUS_SUCCESS;
 		}
 		status = check->probe.outcome->end.status;
-		mask_ending_signals(SIG_UNBLOCK);
+		unblock_ending_signals();
 		more = check->path.untried && path_find_next(&check->path);
-		mask_ending_signals(SIG_BLOCK);
+		block_ending_signals();
 	} while (more);
 	if (status == STATUS_REFUSED || status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST) {
 		explain_request(check);
@@ -259,7 +259,7 @@ enum status check_reach(struct check *check, enum status status, session_functio
 		set_answer(check, FACT_request);
 		explain_request(check);
 	} else if (probe_lacks_bytes(probe)) {
-		set_answer(check, FACT_request);
+		evidence_set(&check->evidence, FACT_request, "answered");
 		explain(check, false);
 	}
 	return check->process->signal_number ? STATUS_INTERRUPTED : status;

@@ -123,8 +123,10 @@ static void note_port(struct devices *devices, struct ibv_context *verbs, uint8_
 /* Report a device or port. `error` is the errno value of the query, or 0. */
 static void report_device(struct devices *devices, int error)
 {
-	if (error)
+	if (error) {
 		strbuf_addf(&devices->findings->found, ": cannot be queried: %s", strerror(error));
+		strbuf_addf(&devices->findings->advice, "see 'dmesg', or use another device");
+	}
 	devices->any_broken |= error;
 	findings_report(devices->findings, "device", !error);
 }
@@ -164,8 +166,8 @@ static int try_to_register(const struct devices *devices, struct ibv_context *ve
 	struct ibv_pd *pd = memory ? ibv_alloc_pd(verbs) : NULL;
 	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
 	struct console *console = devices->findings->console;
-	const struct device_name name = device_name(verbs->device);
 	int error = mr ? 0 : errno, stays;
+	const struct device_name name = device_name(verbs->device);
 
 	stays = mr ? verb_error(ibv_dereg_mr(mr)) : 0;
 	if (stays)

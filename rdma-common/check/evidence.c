@@ -348,7 +348,10 @@ static void examine_ports(struct evidence *evidence, const struct rdma_ports *po
 	evidence_set(evidence, FACT_bond_devices, members.text);
 }
 
-/* Set the facts about the device of FACT_source, or else of the route, or else the first one. */
+/*
+ * Set FACT_device unless it is known: the device of FACT_source, else of the route, else the first
+ * one. Set the facts about it, and those about all devices.
+ */
 static void find_devices(struct evidence *evidence, const struct host_view *view,
 			 const struct rdma_port *of_route)
 {

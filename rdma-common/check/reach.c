@@ -184,7 +184,7 @@ static const struct rule rules[] = {
 	  ASK_THERE },
 	{ "C12", "transport=infiniband request=silent",
 	  "{address} does not answer over InfiniBand (answer of an unused UDP port: {udp_other})",
-	  { "the hosts have no partition in common (P_Key), or the subnet manager has set up no path", "the program on that port, or RDMA on that host, is stopped", "that host or its link is down (not if that port answers)" },
+	  { "the hosts have no partition in common (P_Key), or the subnet manager has set up no path", "the server's program, or RDMA on that host, is stopped", "that host or its link is down (ruled out if the unused UDP port answers)" },
 	  ASK_THERE "; see 'ibdiagnet', and compare 'pkeys' of both ports in /sys/class/infiniband" },
 	{ "C13", "transport=roce roce_version=1 request=silent",
 	  "{address} does not answer RoCE v1 (Ethernet type 0x8915)",
@@ -197,7 +197,7 @@ static const struct rule rules[] = {
 	{ "C14", "software=no request=silent",
 	  "{address} answers no packet of {device}, a hardware adapter (answer of an unused UDP port: {udp_other})",
 	  /* no host's firewall sees the packets of a hardware adapter */
-	  { "no RDMA device of this kind is on the interface that has {address}", "a switch or firewall between the hosts (access list, priority, VLAN), or a network without RDMA, drops the packets", "that host is down, or has no route back to {source} (neither, if that port answers)" },
+	  { "no RDMA device of this kind is on the interface that has {address}", "a switch or firewall between the hosts (access list, priority, VLAN), or a network without RDMA, drops the packets", "that host is down, or has no route back to {source} (ruled out if the unused UDP port answers)" },
 	  ASK_THERE "; see 'ip neighbour show {next_hop}' and the counters of the switches" },
 };
 

@@ -184,8 +184,10 @@ static bool both_arrived(const struct probe *probe)
 
 bool probe_lacks_bytes(const struct probe *probe)
 {
-	return probe->verified == 0 && probe->outcome && probe->outcome->connected &&
-	       is_silence(probe->outcome->end.status) && !both_arrived(probe);
+	return probe->verified == 0 &&
+	       (probe->lacked_bytes ||
+		(probe->outcome && probe->outcome->connected &&
+		 is_silence(probe->outcome->end.status) && !both_arrived(probe)));
 }
 
 bool probe_is_unreached(const struct probe *probe)
@@ -277,7 +279,6 @@ static void name_cause(struct probe *probe)
 
 static const char *const result_names[] = { "not known", "failed", "arrived", "verified" };
 
-/* Add the size and the results of both directions to the latest finding. */
 static void add_directions(struct probe *probe)
 {
 	struct json_object *finding = probe->findings->latest;
@@ -510,8 +511,10 @@ static bool passes_again(struct probe *probe)
 }
 
 /*
- * After silence, repeat the size: a single failure may be due to lost or late packets. Return true
- * if the second session gets no answer either. A direction then has the better one of both results.
+ * After silence, repeat the size: a single failure may be due to lost or late packets. If each
+ * direction delivered the size in at least one of the two sessions, report that, and return false.
+ * Otherwise keep the better result of each direction, and return true if the second session got no
+ * answer either.
  */
 static bool fails_again(struct probe *probe)
 {
@@ -526,9 +529,9 @@ static bool fails_again(struct probe *probe)
 		probe->to_client = to_client;
 		return is_silence(probe->outcome->end.status);
 	}
-	add_cause(
-		probe,
-		"each direction delivered the same size once in two sessions, so packets are lost or late");
+	probe->lacked_bytes = false;
+	add_cause(probe, "each direction delivered this size in at least one of two sessions, so "
+			 "packets are lost or late");
 	strbuf_addf(&probe->findings->advice,
 		    "run this again; see the line 'counters', and the load of both hosts");
 	return false;
@@ -546,6 +549,7 @@ static void explain_silence(struct probe *probe)
 {
 	bool any = probe->verified > 0;
 
+	probe->lacked_bytes = probe_lacks_bytes(probe);
 	if (any ? !passes_again(probe) : !probe->to_server && !probe->to_client)
 		return;
 	if (both_arrived(probe) || !fails_again(probe))
@@ -861,14 +865,15 @@ static bool go_on(struct probe *probe)
 {
 	bool found;
 
-	mask_ending_signals(SIG_UNBLOCK);
+	unblock_ending_signals();
 	found = path_find_next(probe->path);
-	mask_ending_signals(SIG_BLOCK);
+	block_ending_signals();
 	if (!found)
 		return false;
 	probe->before.any = probe->after.any = false;
 	probe->packets_to_server = probe->packets_to_client = 0;
 	probe->begun = probe->measuring = 0;
+	probe->lacked_bytes = false;
 	probe->loss = (struct loss){ 0 };
 	memset(&probe->failure, 0, sizeof(probe->failure));
 	return true;

@@ -68,6 +68,7 @@ struct probe {
 	bool connected;         /* a session was established */
 	int64_t measuring;      /* planned milliseconds of all rate measurements so far */
 	const char *step;       /* step of the next session's finding */
+	bool lacked_bytes;      /* before any size was verified, a session moved no bytes one way */
 	bool stopped;          /* a session was left out or interrupted, because packets are lost */
 	bool patient;          /* late packets no longer limit the time of a transfer */
 	bool needs_explaining; /* a session failed that had no time limit (may_begin()) */

@@ -548,8 +548,8 @@ static const char *not_this_many(unsigned int size)
 }
 
 static const char passes_when_repeated[] =
-	"; each direction delivered the same size once in two sessions, so packets are lost or late "
-	"-> run this again; see the line 'counters', and the load of both hosts";
+	"; each direction delivered this size in at least one of two sessions, so packets are lost or "
+	"late -> run this again; see the line 'counters', and the load of both hosts";
 static const char one_direction_at_least[] =
 	"; large packets vanish in one direction at least: size 1 passes, size 1024 fails repeatedly *";
 
@@ -665,6 +665,18 @@ TEST(failed_size_is_reported_with_the_state_of_each_direction_and_any_advice)
 }
 
 /* clang-format on */
+
+/* The program hangs after its first session, which moved no bytes in one direction. */
+TEST(missing_bytes_are_remembered_if_the_next_session_is_not_established)
+{
+	const struct turn turns[] = { silent(1, LOCAL_DONE_POSTED, REMOTE_MR),
+				      fails(1, SILENCE),
+				      { 0 } };
+
+	start(OVER_ROCE, no_size, turns);
+	play(SILENCE);
+	assert_true(probe_lacks_bytes(&path.check.probe));
+}
 
 /* Return a pattern for the finding about a session that is not established, like ended(). */
 static const char *no_session(unsigned int size, enum status cause, const char *advice)

@@ -427,7 +427,7 @@ TEST(conflicting_options_are_rejected_with_a_reason)
 		{ { WRITES, .pattern_size = INT64_MAX / 7 + 1, .iterations = 7 }, "--size times --iters is more than 9223372036854775807 bytes" },
 		{ { .pattern_size = INT64_MAX, .iterations = 7 }, NULL },
 		{ { .operation = OPERATION_ANY, .pattern_size = INT64_MAX, .iterations = 7 }, "--size times --iters is more than" },
-		{ { .output = "-", .json = true }, "--json and --output - both need" },
+		{ { .output = "-", .json = true }, "'--json' and '--output -' both need" },
 		{ { .one_way = true, .pattern_size = 1 }, "this side sends no payload: omit --message, --file and --size" },
 		{ { .one_way = true, WRITES, .pattern_size = 1 }, NULL },
 		{ { .one_way = true, WRITES, .output = "file" }, "this side receives no payload: omit --output and --max-size" },

@@ -447,7 +447,7 @@ TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 
 /*
  * Two long rings get half of the budget each; a short one leaves the rest to the other. A server
- * with many clients reserves four pages for each of 64 sessions to come, but at most half of the
+ * with many clients reserves four pages for each of 64 other sessions, but at most half of the
  * budget, and gives half of the rest to the rings of a
  * session.
  */
@@ -490,7 +490,7 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 	}
 	reset(NULL);
 	options.connections = 2; /* a client with several connections shares the budget, too */
-	account.budget.locked = 3 * MEBIBYTE;
+	account.budget.locked = 2 * MEBIBYTE + 2 * PAGE;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
 }
 
@@ -517,7 +517,7 @@ TEST(a_ring_has_its_share_of_the_locked_memory_limit_if_the_driver_applies_it)
 
 /*
  * Each session counts as SESSION_TAKES, and so does each stuck helper of an ended session. A server
- * leaves memory for 64 sessions in all.
+ * leaves memory for 64 more sessions.
  */
 TEST(threads_and_state_of_a_session_count_towards_the_budget)
 {
@@ -531,11 +531,9 @@ TEST(threads_and_state_of_a_session_count_towards_the_budget)
 		{ ROLE_CLIENT, 1, 3, 4 * SESSION_TAKES + 9 * PAGE, UINT64_MAX, 9 * PAGE },
 		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 9 * PAGE, 8 * PAGE, 8 * PAGE },
 		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 7 * PAGE, 8 * PAGE, 7 * PAGE },
-		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 2 * MEBIBYTE + 63 * 4 * PAGE, UINT64_MAX,
-		  MEBIBYTE },
-		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 63 * 4 * PAGE, UINT64_MAX, PAGE },
-		{ ROLE_SERVER, 1, 0, 64 * SESSION_TAKES + 2 * MEBIBYTE + 63 * 4 * PAGE,
-		  2 * MEBIBYTE, 130 * PAGE },
+		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + 3 * MEBIBYTE, UINT64_MAX, MEBIBYTE },
+		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + MEBIBYTE, UINT64_MAX, PAGE },
+		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + 3 * MEBIBYTE, 2 * MEBIBYTE, 128 * PAGE },
 	};
 
 	EACH_ROW (i, cases) {
@@ -580,6 +578,28 @@ TEST(the_reserve_for_64_sessions_counts_pages_of_this_machines_size)
 				 STATUS_SUCCESS);
 		assert_int_equal(incoming.size % (size_t)large_page, 0);
 		forget(&control);
+		forget(&outgoing);
+		forget(&incoming);
+	}
+}
+
+/* All exist before the first one registers its rings. */
+TEST(connections_that_begin_together_get_the_same)
+{
+	options.connections = 64;
+	account.sessions = 64;
+	account.budget.locked = 8 * MEBIBYTE;
+	for (unsigned int count = 1; count <= 64; count++) {
+		kernel.calls = 0;
+		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
+		forget(&control);
+	}
+	for (unsigned int count = 1; count <= 64; count++) {
+		kernel.calls = 0;
+		assert_int_equal(register_plan(both_ways(LENGTH_UNKNOWN, LENGTH_UNKNOWN)),
+				 STATUS_SUCCESS);
+		assert_int_equal(outgoing.size, 16 * PAGE);
+		assert_int_equal(incoming.size, 15 * PAGE);
 		forget(&outgoing);
 		forget(&incoming);
 	}

@@ -471,7 +471,7 @@ TEST(figures_are_printed_only_if_requested_and_if_the_session_was_established)
 		"measured with one queue pair, work requests of at most 131072 bytes, "
 		"and at most 3 of them outstanding\n"
 		"latency in us: minimum 0.05, median 0.10, 99th percentile 0.15, 99.9th 0.20, maximum 0.25\n"
-		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
+		"the digest of the outgoing payload took 0.250000 s, the verification of the incoming one 1.125000 s\n"
 		"counted by rxe0 during the session: duplicate_request 3\n"
 		"counted by rxe0 during the session: rcvd_rnr_err 1\n"
 		"counted by rxe0 during the session: rx_pause_frames 5\n"
@@ -481,8 +481,8 @@ TEST(figures_are_printed_only_if_requested_and_if_the_session_was_established)
 		"0 operations/s\n"
 		"measured with one queue pair, work requests of at most 131072 bytes, "
 		"and at most 3 of them outstanding\n"
-		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
-		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
+		"the digest of the outgoing payload took 0.250000 s, the verification of the incoming one 1.125000 s\n"
+		"the digest of the outgoing payload took 0.250000 s, the verification of the incoming one 1.125000 s\n"
 		"counted by rxe0 during the session: tx_pause_frames 9\n"
 		"this host's device counted no errors\n",
 		"");
