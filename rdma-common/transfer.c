@@ -607,7 +607,7 @@ static uint64_t read_limit(const struct transfer *transfer)
 	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
 	/*
-	 * Of a stream that repeats, only the first pass is copied. Once it is copied, READs may
+	 * Only the first pass of a stream that repeats is copied. Once it is copied, READs may
 	 * overwrite the ring. If the ring holds a whole pass, they always may: later passes write
 	 * the same bytes to the same places.
 	 */
