@@ -167,18 +167,17 @@ static int try_to_register(const struct devices *devices, struct ibv_context *ve
 	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
 	struct console *console = devices->findings->console;
 	int error = mr ? 0 : errno, stays;
-	const struct device_name name = device_name(verbs->device);
 
 	stays = mr ? verb_error(ibv_dereg_mr(mr)) : 0;
 	if (stays)
-		print_warning(console, "%s cannot deregister %zu bytes of memory: %s", name.text,
-			      size, strerror(stays));
+		print_warning(console, "%s cannot deregister %zu bytes of memory: %s",
+			      device_name(verbs->device).text, size, strerror(stays));
 	else if (memory)
 		memory_unmap(memory, size);
 	stays = pd ? verb_error(ibv_dealloc_pd(pd)) : 0;
 	if (stays)
-		print_warning(console, "%s cannot free a protection domain: %s", name.text,
-			      strerror(stays));
+		print_warning(console, "%s cannot free a protection domain: %s",
+			      device_name(verbs->device).text, strerror(stays));
 	return error;
 }
 
