@@ -546,21 +546,32 @@ TEST(threads_and_state_of_a_session_count_towards_the_budget)
 	}
 }
 
+/* Register the control region and both rings of a session. */
+static void begin_session(void)
+{
+	kernel.calls = 0;
+	assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
+	assert_int_equal(register_plan(both_ways(LENGTH_UNKNOWN, LENGTH_UNKNOWN)), STATUS_SUCCESS);
+}
+
+/* Forget the regions of that session, which still use the budget. */
+static void forget_regions(void)
+{
+	forget(&control);
+	forget(&outgoing);
+	forget(&incoming);
+}
+
 /* The budget is a quarter of 200 MiB. The first rings are long, the last ones have a page. */
 TEST(a_server_with_200_mib_has_memory_for_64_sessions_both_ways)
 {
 	options.role = ROLE_SERVER;
 	account.budget.total = 50 * MEBIBYTE;
 	for (unsigned int count = 1; count <= 64; count++) {
-		kernel.calls = 0;
 		account.sessions = count;
-		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
-		assert_int_equal(register_plan(both_ways(LENGTH_UNKNOWN, LENGTH_UNKNOWN)),
-				 STATUS_SUCCESS);
+		begin_session();
 		assert_between(account.registered + count * SESSION_TAKES, 0, 50 * MEBIBYTE);
-		forget(&control);
-		forget(&outgoing);
-		forget(&incoming);
+		forget_regions();
 	}
 }
 
@@ -571,15 +582,10 @@ TEST(the_reserve_for_64_sessions_counts_pages_of_this_machines_size)
 	options.role = ROLE_SERVER;
 	account.budget.locked = 128 * MEBIBYTE;
 	for (unsigned int count = 1; count <= 64; count++) {
-		kernel.calls = 0;
 		account.sessions = count;
-		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
-		assert_int_equal(register_plan(both_ways(LENGTH_UNKNOWN, LENGTH_UNKNOWN)),
-				 STATUS_SUCCESS);
+		begin_session();
 		assert_int_equal(incoming.size % (size_t)large_page, 0);
-		forget(&control);
-		forget(&outgoing);
-		forget(&incoming);
+		forget_regions();
 	}
 }
 
