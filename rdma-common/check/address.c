@@ -73,8 +73,8 @@ static bool unresolved(struct path *path, const char *step, const char *reason, 
 
 /*
  * Return the reason why the last call on `id` failed with this errno value. If librdmacm itself
- * fails after the kernel has reported success, it sets event->status to -1. ucma_complete() (cma.c)
- * makes that errno EPERM, so the errno value says nothing about the reason.
+ * fails after the kernel has reported success, event->status is -1. Whatever the reason is,
+ * ucma_complete() (cma.c) then sets errno to EPERM.
  */
 static const char *reason_of(const struct rdma_cm_id *id, int error)
 {

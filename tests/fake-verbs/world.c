@@ -74,7 +74,8 @@ static struct {
 	struct call calls[FUNCTIONS];
 	int call_count;
 	bool fault;
-	struct stimulus *cause; /* new stimuli directly follow this one; NULL: they come last */
+	struct stimulus
+		*cause; /* new stimuli directly follow this one. If it is NULL, they come last. */
 	TAILQ_HEAD(, stimulus) stimuli; /* including delivered stimuli, to which orders refer */
 	SLIST_HEAD(, object) objects;
 	bool descriptors[DESCRIPTORS]; /* may be open at the end of the program */
@@ -91,7 +92,7 @@ static struct {
 	LIST_HEAD(, runner) runners;
 	SLIST_HEAD(, sleeper) sleepers;
 	bool signalled, finished;
-	int64_t alarm; /* time of SIGALRM; 0: none. A signal handler may set it without the lock */
+	int64_t alarm; /* time of SIGALRM, or 0. A signal handler may set it without the lock. */
 } world = {
 	.clock = START_CLOCK,
 	.stimuli = TAILQ_HEAD_INITIALIZER(world.stimuli),
@@ -710,7 +711,7 @@ static bool threads_wait(void)
 	return count_running() == 0;
 }
 
-/* Return the earliest time of a stimulus or of a deadline of the program; INT64_MAX: none. */
+/* Return the earliest time of a stimulus or of a deadline of the program, or INT64_MAX. */
 static int64_t next_moment(void)
 {
 	const struct stimulus *stimulus;
@@ -781,7 +782,7 @@ static void advance(void)
 	}
 }
 
-/* The counter that nudges this thread; 0: it has none yet. */
+/* The counter that nudges this thread, or 0 as long as it has none. */
 static _Thread_local int own_nudge;
 
 /* Record that this thread waits for the descriptors, until the deadline. The lock is held. */

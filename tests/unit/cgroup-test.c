@@ -15,8 +15,9 @@
 
 static const struct {
 	const char *name;
-	const char *cgroup, *mounts; /* text of proc/self/cgroup and mountinfo; NULL: no file */
-	const char *files[4][2];     /* other files: path and text */
+	const char *cgroup,
+		*mounts;         /* text of proc/self/cgroup and mountinfo. NULL makes no file. */
+	const char *files[4][2]; /* other files: path and text */
 	uint64_t limit;
 } cases[] = {
 	/* clang-format off */

@@ -49,7 +49,7 @@ struct turn {
 	uint64_t to_server, to_client;        /* measured rates in bit/s */
 	uint64_t errors_there;                /* the server's errors plus 1. 0 means not counted. */
 	uint64_t missing_there, resent_there; /* the server's gaps and retransmissions */
-	uint16_t port;                        /* TCP source port; 0: unknown */
+	uint16_t port;                        /* TCP source port, or 0 if it is not known */
 	int64_t milliseconds;                 /* duration, for the time limit of a lossy path */
 };
 
@@ -425,7 +425,9 @@ static void expect(const char *step, const char *pattern)
 		fail_msg("'%s' is not '%s'", text, pattern);
 }
 
-/* Check the text of `key` in the last finding of a step; NULL: the key is absent or null. */
+/*
+ * Check the text of `key` in the last finding of a step. For NULL, the key must be absent or null.
+ */
 static void expect_key(const char *step, const char *key, const char *expected)
 {
 	struct json_object *all = findings_of(step);

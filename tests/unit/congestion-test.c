@@ -95,7 +95,7 @@ TEST(pfc_and_ecn_are_described_with_the_highest_priority_of_the_dscp)
 		size_t place, size; /* the changed member, SET() */
 		uint16_t value;
 		unsigned int tos;
-		int ecn; /* priorities with ECN, as bits; -1: not known */
+		int ecn; /* priorities with ECN, as bits, or -1 if they are not known */
 		bool lossy;
 		const char *words;
 	} cases[] = {

@@ -30,8 +30,8 @@ static struct {
 	int descriptors[STREAMS]; /* descriptors of the outputs */
 	atomic_bool held;         /* the next write() waits for `go` */
 	sem_t reached, go;        /* posted by a write() that waits; posted to end its wait */
-	int errors[3];            /* errno of the next writes; 0: success */
-	size_t most;              /* maximum bytes of a write(); 0: no limit */
+	int errors[3];            /* errno of the next writes, or 0 for success */
+	size_t most;              /* maximum bytes of a write(), or 0 for no limit */
 } writes;
 
 ssize_t write(int descriptor, const void *from, size_t size)

@@ -8,7 +8,7 @@
 /* Number of the port's own counters; the network interface's three follow. */
 #define OF_THE_PORT (COUNTERS - 3)
 
-/* Write `text` to a counter's file in the folder `place` of port 2; NULL: write no file. */
+/* Write `text` to a counter's file in the folder `place` of port 2. NULL writes no file. */
 static void set_counter(const char *place, const char *name, const char *text)
 {
 	char path[128];
@@ -70,7 +70,7 @@ TEST(counters_are_read_from_each_of_three_folders)
 TEST(drivers_counter_with_a_number_is_preferred_to_the_standard_one)
 {
 	static const struct {
-		const char *own, *required; /* text in hw_counters, counters; NULL: no file */
+		const char *own, *required; /* text in hw_counters, counters. NULL makes no file. */
 		bool any;
 		uint64_t value;
 	} cases[] = {

@@ -226,7 +226,7 @@ static unsigned long prefix_length(const char *prefix)
 	return strchr(prefix, ':') ? 128 : 32;
 }
 
-/* Return the bits of a prefix "ADDRESS/LENGTH" or "default" that match; -1: they differ. */
+/* Return the bits of a prefix "ADDRESS/LENGTH" or "default" that match, or -1 if they differ. */
 static int match_prefix(const char *prefix, const struct in6_addr *address)
 {
 	bool any = !strcmp(prefix, "default"), ipv4 = any || !strchr(prefix, ':');
@@ -323,7 +323,7 @@ static struct hop find_hop(const struct in6_addr *to, const struct in6_addr *fro
 /* The next hop that rdma_resolve_addr() found last: its hardware address is known. */
 static struct hop resolved;
 
-/* Return the state of a neighbour entry; NULL: none is recorded. */
+/* Return the state of a neighbour entry, or NULL if none is recorded. */
 static const char *neighbour_state(const struct in6_addr *address)
 {
 	for (const struct record *one = NULL; (one = next_record("neighbour", one));) {

@@ -49,7 +49,8 @@ static struct recorded_host {
 	struct trial trials[MAX_TRIALS];
 	size_t trial_count;
 	unsigned int fields, assumed;
-	const char *parent;  /* folder of the following indented lines; NULL: they are expected */
+	const char
+		*parent; /* folder of the following indented lines, or NULL if they are expected */
 	bool parent_assumed; /* all files of this folder are assumed */
 	struct recorded_device devices[MAX_DEVICES];
 	size_t device_count;
