@@ -7,13 +7,13 @@
 
 #include "interfaces.h"
 #include "negotiate.h"
-#include "netlink.h"
 #include "reasons.h"
 #include "sysfs.h"
 
 bool guid_is_zero(struct ibv_device *device)
 {
-	struct sysfs_line guid = sysfs_read_line("%s/node_guid", device_folder(device, NULL).text);
+	const struct device_name name = device_name(device);
+	struct sysfs_line guid = sysfs_read_line("%s/node_guid", device_folder(device, &name).text);
 
 	return guid.text[0] && !guid.text[strspn(guid.text, "0:")];
 }

@@ -10,7 +10,6 @@
 #include "clock.h"
 #include "interfaces.h"
 #include "memory.h"
-#include "netlink.h"
 #include "reasons.h"
 
 /* Bytes of inline data to request. A message fits. The adapter does not read it from memory. */

@@ -100,56 +100,6 @@ bool netlink_rdma_is_exclusive(void)
 	return !shared;
 }
 
-static int take_name(struct nl_msg *device, void *name)
-{
-	const struct nlattr *found = netlink_find(device, 0, RDMA_NLDEV_ATTR_DEV_NAME);
-
-	if (found)
-		nla_strlcpy(name, found, sizeof(struct device_name));
-	return NL_OK;
-}
-
-/* Ask the kernel for the name of a device. The name is empty if it does not answer. */
-static struct device_name ask_name(struct ibv_device *device)
-{
-	struct {
-		struct nlattr header;
-		uint32_t value;
-	} index = { { .nla_len = sizeof(index), .nla_type = RDMA_NLDEV_ATTR_DEV_INDEX },
-		    (uint32_t)ibv_get_device_index(device) };
-	struct device_name name = { "" };
-
-	netlink_ask_rdma(RDMA_NLDEV_CMD_GET, &index.header, take_name, &name);
-	return name;
-}
-
-struct device_name device_name(struct ibv_device *device)
-{
-	struct device_name name = ask_name(device);
-
-	if (!name.text[0])
-		snprintf(name.text, sizeof(name.text), "%s", ibv_get_device_name(device));
-	return name;
-}
-
-struct device_folder device_folder(struct ibv_device *device, const struct device_name *name)
-{
-	struct device_folder folder;
-	struct device_name asked;
-	char *last;
-
-	snprintf(folder.text, sizeof(folder.text), "%s", device->ibdev_path);
-	if (!name && access(folder.text, F_OK)) {
-		asked = ask_name(device);
-		name = &asked;
-	}
-	last = strrchr(folder.text, '/');
-	if (last && name && name->text[0] && strcmp(name->text, ibv_get_device_name(device)) != 0)
-		snprintf(last + 1, sizeof(folder.text) - (size_t)(last + 1 - folder.text), "%s",
-			 name->text);
-	return folder;
-}
-
 /* Add a port to the list, if there is room for it. */
 static int take_port(struct nl_msg *message, void *context)
 {
@@ -213,15 +163,31 @@ static struct nl_msg *make_generic(int family, uint8_t command)
 	return netlink_make_request(family, 0, &body, sizeof(body));
 }
 
-/* Linux before 5.6 has no ethtool family. Then return false. */
-bool netlink_read_pause(const char *interface, struct pause_frames *frames)
+/*
+ * Return the number of the ethtool family, or 0. Linux before 5.6 has no such family. The number
+ * never changes while the kernel runs, because ethtool is no module. So ask once.
+ */
+static uint16_t ethtool_family(void)
 {
-	struct nl_msg *request = make_generic(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
-	struct nlattr *header;
-	uint16_t family = 0;
+	static _Atomic uint16_t known;
+	uint16_t family = known;
+	struct nl_msg *request;
 
+	if (family)
+		return family;
+	request = make_generic(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
 	netlink_add(request, CTRL_ATTR_FAMILY_NAME, ETHTOOL_GENL_NAME, sizeof(ETHTOOL_GENL_NAME));
 	netlink_ask(NETLINK_GENERIC, request, netlink_take_family, &family);
+	known = family;
+	return family;
+}
+
+bool netlink_read_pause(const char *interface, struct pause_frames *frames)
+{
+	uint16_t family = ethtool_family();
+	struct nl_msg *request;
+	struct nlattr *header;
+
 	frames->known = false;
 	if (!family)
 		return false;

@@ -53,27 +53,6 @@ bool netlink_copy(const struct nlattr *attribute, void *value, size_t size);
 void netlink_ask_rdma(unsigned int command, const struct nlattr *device,
 		      nl_recvmsg_msg_cb_t function, void *context);
 
-struct device_name {
-	char text[IBV_SYSFS_NAME_MAX];
-};
-
-/*
- * Return the present name of a device. 'rdma dev set' can change the name of a device in use, but
- * libibverbs keeps the name that it found first. Return the latter if the kernel does not answer.
- */
-struct device_name device_name(struct ibv_device *device);
-
-struct device_folder {
-	char text[IBV_SYSFS_PATH_MAX];
-};
-
-/*
- * Return the folder in sysfs of the device, which now has `name`. If `name` is NULL, return the
- * folder that libibverbs has found, or if that is gone, the folder of the name that the kernel
- * gives.
- */
-struct device_folder device_folder(struct ibv_device *device, const struct device_name *name);
-
 /* A port of a device. `interface` is empty without an interface in this network namespace. */
 struct rdma_port {
 	char device[IBV_SYSFS_NAME_MAX], interface[IF_NAMESIZE];

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "netlink.h"
 #include "reasons.h"
-#include "sysfs.h"
 
 /*
  * Nanoseconds within which signals count as one: timeout(1) sends one to the process and one to its

@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "console.h"
-#include "netlink.h"
 #include "status.h"
+#include "sysfs.h"
 #include "wire.h"
 
 /*

@@ -7,6 +7,7 @@
 #ifndef RDMA_COMMON_SYSFS_H
 #define RDMA_COMMON_SYSFS_H
 
+#include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -34,5 +35,22 @@ struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
  * unchanged.
  */
 bool sysfs_read_number(int folder, const char *name, uint64_t *number);
+
+struct device_name {
+	char text[IBV_SYSFS_NAME_MAX];
+};
+
+/*
+ * Return the present name of a device. 'rdma dev set' can change the name of a device in use, but
+ * libibverbs keeps the name that it found first. Return the latter if sysfs does not show a name.
+ */
+struct device_name device_name(struct ibv_device *device);
+
+struct device_folder {
+	char text[IBV_SYSFS_PATH_MAX];
+};
+
+/* Return the folder in sysfs of the device, whose present name is `name`. */
+struct device_folder device_folder(struct ibv_device *device, const struct device_name *name);
 
 #endif

@@ -15,7 +15,6 @@
 #include "../guid.h"
 #include "../negotiate.h"
 #include "../memory.h"
-#include "../netlink.h"
 #include "../process.h"
 #include "../reasons.h"
 
