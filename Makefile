@@ -75,8 +75,6 @@ include .github/packaging.mk
 SANITIZE_asan = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 SANITIZE_fuzz = $(SANITIZE_asan) -fsanitize=fuzzer-no-link
-# Compile xxHash into these builds: a sanitizer does not see what the library reads.
-$(patsubst %,build/%/rdma-common/digest.o,asan tsan fuzz): DEFINES = -DXXH_INLINE_ALL
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%)) $(DECODERS:%=build/asan/%)
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
 # Tests of decoders: a sanitizer notices any read past the end of a message, and memory that is not freed.

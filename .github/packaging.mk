@@ -111,6 +111,13 @@ Description: verify one-sided RDMA between two hosts
  hosts, rails and paths. It needs Python.
 endef
 
+# The programs contain parts of xxHash, whose licence (BSD-2-Clause) wants its notice in each package. Take the notice
+# from the header that the compiler reads.
+build/LICENSE.xxHash: FORCE
+	@mkdir -p build
+	{ printf '\nThe programs contain parts of the library xxHash:\n\n' && \
+		sed -n '/^ \*\//q; s/^ \* \{0,1\}//p' "$$($(PKG_CONFIG) --variable=includedir libxxhash)/xxhash.h"; } >$@
+
 # The flags are Debian's; variables on the command line of make replace them.
 deb: ## build a Debian package in build/; MAINTAINER='Name <address>'
 deb: export CONTROL = $(DEB_CONTROL)
@@ -128,7 +135,8 @@ deb:
 		{ $(CHANGES); } | fold -s -w 74 | sed 's/ *$$//; /^\* /!s/^/  /; s/^/  /' && \
 		printf '\n -- %s  %s\n' "$$AUTHOR" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))"; \
 	} >build/deb/debian/changelog
-	cp LICENSE $(DEB_DOC)/copyright
+	$(MAKE) --no-print-directory build/LICENSE.xxHash
+	cat LICENSE build/LICENSE.xxHash >$(DEB_DOC)/copyright
 	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
 	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
 	gzip -9n $(DEB_TREE)/usr/share/man/man?/*

@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <string.h>
+#define XXH_INLINE_ALL /* one library fewer to load */
 #include <xxhash.h>
 
 /* Number of words in one step. A constant lets the compiler use vector instructions. */

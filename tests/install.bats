@@ -508,6 +508,13 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	done
 }
 
+# has_notice_of_xxhash FILE: check the beginning, the conditions and the end of the notice that BSD-2-Clause demands.
+has_notice_of_xxhash() {
+	grep -A 40 "^Copyright (C) 2012-20[0-9]* Yann Collet$" "$1" >"$BATS_TEST_TMPDIR/notice"
+	grep -q "Redistributions in binary form must reproduce" "$BATS_TEST_TMPDIR/notice"
+	grep -q "POSSIBILITY OF SUCH DAMAGE.$" "$BATS_TEST_TMPDIR/notice"
+}
+
 # bats test_tags=slow
 @test "make deb builds a package that lintian accepts" {
 	committed
@@ -529,7 +536,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 		grep -q ' GNU_RELRO ' "$BATS_TEST_TMPDIR/elf"
 		grep -q 'BIND_NOW' "$BATS_TEST_TMPDIR/elf"
 	done
-	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5 libnl-3-200 libxxhash0; do
+	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5 libnl-3-200; do
 		dpkg-deb -f "$package" Depends | grep -Eq "(^|, )$library \(>= "
 	done
 	sed '/\/man\//s/$/.gz/; s/site-functions/vendor-completions/' <(installed /usr) - >"$BATS_TEST_TMPDIR/expected" <<-END
@@ -541,6 +548,9 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 		>"$BATS_TEST_TMPDIR/packaged"
 	diff <(sort "$BATS_TEST_TMPDIR/expected") <(sort "$BATS_TEST_TMPDIR/packaged")
 	lintian --allow-root --fail-on error,warning "$package"
+	dpkg-deb --fsys-tarfile "$package" | tar -xO ./usr/share/doc/rdma-pair/copyright >"$BATS_TEST_TMPDIR/copyright"
+	diff LICENSE <(head -n "$(wc -l <LICENSE)" "$BATS_TEST_TMPDIR/copyright")
+	has_notice_of_xxhash "$BATS_TEST_TMPDIR/copyright"
 	dpkg-deb --fsys-tarfile "$package" | tar -xO ./usr/share/doc/rdma-pair/changelog.gz | zcat >"$BATS_TEST_TMPDIR/changelog"
 	grep -q '^  \* ' "$BATS_TEST_TMPDIR/changelog"
 	run ! grep -E '.{81}| $' "$BATS_TEST_TMPDIR/changelog"
@@ -568,16 +578,17 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	make rpm MAINTAINER="Pat Maintainer <pat@debian.org>"
 	package=$(echo build/rdma-pair-[0-9]*.rpm) # not the one with debug information, which a newer rpmbuild adds
 	[ "$(rpm -qp --qf '%{NAME} %{VERSION} %{LICENSE} %{CHANGELOGNAME}' "$package")" = \
-		"rdma-pair $(release) MIT Pat Maintainer <pat@debian.org> - $(release)-1" ]
+		"rdma-pair $(release) MIT AND BSD-2-Clause Pat Maintainer <pat@debian.org> - $(release)-1" ]
 	rpmspec -q --buildrequires build/rpm/rdma-pair.spec | grep -x 'pkgconfig(json-c) >= 0.14'
 	rpm -qp --changelog "$package" | grep -q '^- '
-	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5 libnl-3.so.200 libxxhash.so.0; do
+	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5 libnl-3.so.200; do
 		rpm -qp --requires "$package" | grep -qF "$library("
 	done
 	sort - <(installed /usr) >"$BATS_TEST_TMPDIR/expected" <<-END
 		644 /usr/share/doc/rdma-pair/CHANGELOG.md
 		644 /usr/share/doc/rdma-pair/README.md
 		644 /usr/share/licenses/rdma-pair/LICENSE
+		644 /usr/share/licenses/rdma-pair/LICENSE.xxHash
 	END
 	diff "$BATS_TEST_TMPDIR/expected" <(rpm -qp --qf '[%{FILEMODES:octal} %{FILENAMES}\n]' "$package" |
 		sed -n "/\.build-id/d; s|/rdma-pair-$(release)/|/rdma-pair/|; s/\.gz$//; s/^100//p" | sort)
@@ -586,6 +597,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	mkdir "$tree"
 	rpm2cpio "$package" | (cd "$tree" && cpio --quiet -id)
 	[ "$("$tree/usr/bin/rdma-client" --version)" = "rdma-client $(release)" ]
+	has_notice_of_xxhash "$tree"/usr/share/licenses/*/LICENSE.xxHash
 	if command -v rpmlint; then
 		run -1 grep -vE " ($unusual)( |$)" <(rpmlint "$package" build/rpm/rdma-pair.spec | grep ' [EW]: ')
 	fi

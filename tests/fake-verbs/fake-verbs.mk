@@ -61,11 +61,6 @@ $(OUTPUT)/rdma-common.o $(patsubst %,$(OUTPUT)/rdma-common/%.o,check/evidence he
 # differs from run to run, so the script cannot make these calls fail.
 $(OUTPUT)/rdma-common/console.o: CPPFLAGS += -Dstart_thread=start_console_thread -Dread=__real_read -Dpoll=poll_console
 
-# Compile xxHash into the program: a sanitizer does not see what the library reads.
-ifneq ($(SANITIZE),none)
-$(OUTPUT)/rdma-common/digest.o: CPPFLAGS += -DXXH_INLINE_ALL
-endif
-
 $(lessons): %: %.o $(fake_objects)
 	$(link)
 
