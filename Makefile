@@ -188,8 +188,9 @@ mutate: ## change single lines, and report whether a test fails; MUTANTS=30 SEED
 demo: ## run the pair on two emulated hosts, in both modes, and compare the results; TRANSPORT=siw
 	@tests/demo --plan
 	tests/setup build lab
-	$(MAKE) --no-print-directory all
-	tests/demo
+	@echo 'Building the two programs ...'
+	@$(MAKE) --no-print-directory --silent all
+	@tests/demo
 
 bench: ## compare with perftest and rping; data goes to build/bench/; TRANSPORT=rxe PAIRS=3 for less
 	tests/setup build lab bench
