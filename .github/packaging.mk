@@ -112,11 +112,12 @@ Description: verify one-sided RDMA between two hosts
 endef
 
 # The programs contain parts of xxHash, whose licence (BSD-2-Clause) wants its notice in each package. Take the notice
-# from the header that the compiler reads.
+# from the header.
 build/LICENSE.xxHash: FORCE
 	@mkdir -p build
-	{ printf '\nThe programs contain parts of the library xxHash:\n\n' && \
+	{ printf 'The programs contain parts of the library xxHash:\n\n' && \
 		sed -n '/^ \*\//q; s/^ \* \{0,1\}//p' "$$($(PKG_CONFIG) --variable=includedir libxxhash)/xxhash.h"; } >$@
+	grep -q 'Redistributions in binary form' $@
 
 # The flags are Debian's; variables on the command line of make replace them.
 deb: ## build a Debian package in build/; MAINTAINER='Name <address>'
@@ -136,7 +137,7 @@ deb:
 		printf '\n -- %s  %s\n' "$$AUTHOR" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))"; \
 	} >build/deb/debian/changelog
 	$(MAKE) --no-print-directory build/LICENSE.xxHash
-	cat LICENSE build/LICENSE.xxHash >$(DEB_DOC)/copyright
+	{ cat LICENSE && echo && cat build/LICENSE.xxHash; } >$(DEB_DOC)/copyright
 	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
 	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
 	gzip -9n $(DEB_TREE)/usr/share/man/man?/*

@@ -4,9 +4,7 @@
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
 #include <rdma/rdma_netlink.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- Answers ---- */
 
@@ -75,10 +73,8 @@ void netlink_ask_rdma(unsigned int command, const struct nlattr *device,
 		      nl_recvmsg_msg_cb_t function, void *context)
 {
 	int type = (int)RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
-	/* the kernel dumps neither RDMA_NLDEV_CMD_SYS_GET nor the GET of a single device */
-	bool single =
-		command == RDMA_NLDEV_CMD_SYS_GET || (device && command == RDMA_NLDEV_CMD_GET);
-	int flags = single ? 0 : NLM_F_DUMP;
+	/* RDMA_NLDEV_CMD_SYS_GET has a single answer, which the kernel does not dump */
+	int flags = command == RDMA_NLDEV_CMD_SYS_GET ? 0 : NLM_F_DUMP;
 	struct nl_msg *request = netlink_make_request(type, flags, "", 0);
 
 	if (device)

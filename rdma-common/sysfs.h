@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Read small text files of sysfs, procfs and configfs.
+ * Read small text files of sysfs, procfs and configfs, and find the name and folder of a device.
  *
  * Threads: any; no lock. A call can take long: the driver may have to ask the adapter's firmware.
  */
@@ -43,6 +43,7 @@ struct device_name {
 /*
  * Return the present name of a device. 'rdma dev set' can change the name of a device in use, but
  * libibverbs keeps the name that it found first. Return the latter if sysfs does not show a name.
+ * sysfs may show the name of a later device if this one was removed.
  */
 struct device_name device_name(struct ibv_device *device);
 

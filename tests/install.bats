@@ -539,6 +539,7 @@ has_notice_of_xxhash() {
 	for library in libc6 libibverbs1 "librdmacm1(t64)?" libjson-c5 libnl-3-200; do
 		dpkg-deb -f "$package" Depends | grep -Eq "(^|, )$library \(>= "
 	done
+	run ! grep xxhash <(dpkg-deb -f "$package" Depends)
 	sed '/\/man\//s/$/.gz/; s/site-functions/vendor-completions/' <(installed /usr) - >"$BATS_TEST_TMPDIR/expected" <<-END
 		644 /usr/share/doc/rdma-pair/README.md.gz
 		644 /usr/share/doc/rdma-pair/changelog.gz
@@ -584,6 +585,7 @@ has_notice_of_xxhash() {
 	for library in libc.so.6 libibverbs.so.1 librdmacm.so.1 libjson-c.so.5 libnl-3.so.200; do
 		rpm -qp --requires "$package" | grep -qF "$library("
 	done
+	run ! grep xxhash <(rpm -qp --requires "$package")
 	sort - <(installed /usr) >"$BATS_TEST_TMPDIR/expected" <<-END
 		644 /usr/share/doc/rdma-pair/CHANGELOG.md
 		644 /usr/share/doc/rdma-pair/README.md

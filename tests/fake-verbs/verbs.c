@@ -146,12 +146,6 @@ const char *ibv_get_device_name(struct ibv_device *device)
 	return device->name;
 }
 
-/* The fake kernel does not answer netlink requests, so the number has no use. */
-int ibv_get_device_index(struct ibv_device *device UNUSED)
-{
-	return -1;
-}
-
 int ibv_query_device(struct ibv_context *context UNUSED, struct ibv_device_attr *attributes)
 {
 	int error = enter("ibv_query_device");
@@ -1117,7 +1111,10 @@ struct ibv_context *adapter(void)
 	if (context->device)
 		return context;
 	strcpy(device->name, DEVICE_NAME);
-	snprintf(device->ibdev_path, sizeof(device->ibdev_path), "%s", folder ? folder : "");
+	/* one folder for the device and its character device, or none */
+	snprintf(device->ibdev_path, sizeof(device->ibdev_path), "%s",
+		 folder ? folder : "/dev/null");
+	strcpy(device->dev_path, device->ibdev_path);
 	device->node_type = is_iwarp() ? IBV_NODE_RNIC : IBV_NODE_CA;
 	device->transport_type = is_iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	context->device = device;

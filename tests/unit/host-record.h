@@ -427,6 +427,8 @@ static void add_device(const char *name)
 	snprintf(one->device.name, sizeof(one->device.name), "%s", name);
 	snprintf(one->device.ibdev_path, sizeof(one->device.ibdev_path), "/sys/class/infiniband/%s",
 		 name);
+	snprintf(one->device.dev_path, sizeof(one->device.dev_path),
+		 "/sys/class/infiniband_verbs/uverbs%zu", host.device_count);
 	one->device.transport_type = transport_of(type);
 	one->context.device = &one->device;
 	one->listed = !missing && !has_value("device", name, "driver", "none");
