@@ -211,8 +211,6 @@ static void receive(struct step *step, enum remote_stage message)
 
 static void post_done(struct step *step)
 {
-	if (!operation_runs(&step->protocol))
-		return;
 	step->protocol.local = LOCAL_DONE_POSTED;
 	step->protocol.done_posted = true;
 	step->actions |= ACTION_SEND_DONE;
@@ -277,10 +275,6 @@ static void conclude_verification(struct step *step, struct result verdict)
 {
 	struct protocol *protocol = &step->protocol;
 
-	if (protocol->local != LOCAL_VERIFYING) {
-		close_with(step, STATUS_LOCAL_FAILURE);
-		return;
-	}
 	protocol->local = LOCAL_VERIFIED;
 	if (!protocol->gave_up)
 		protocol->own_verdict = verdict;
@@ -316,8 +310,6 @@ static void refuse_send(struct step *step, unsigned int cause)
 {
 	struct protocol *protocol = &step->protocol;
 
-	if (protocol->phase >= PHASE_CLOSING)
-		return;
 	note_refusal(protocol, cause);
 	close_with(step, STATUS_PEER_LOST);
 	if (has_outcome(protocol))
@@ -478,8 +470,7 @@ static void record(struct step *step, struct event event)
 		refuse_send(step, event.cause);
 		break;
 	case EVENT_RECEIVE_REFUSED:
-		if (protocol->phase < PHASE_CLOSING)
-			note_refusal(protocol, event.cause);
+		note_refusal(protocol, event.cause);
 		break;
 	case EVENT_DISCONNECTED:
 		lose_peer(step);

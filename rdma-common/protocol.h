@@ -148,8 +148,10 @@ struct step {
 struct protocol protocol_start(enum role role);
 
 /*
- * Return the state after `event`, and the actions to take. Every event is allowed in every state.
- * An event that the peer should not have caused closes the connection with STATUS_CONTENTS_WRONG.
+ * Return the state after `event`, and the actions to take. The caller feeds EVENT_DONE_DUE only
+ * while operation_runs(), EVENT_VERIFIED only in LOCAL_VERIFYING, and a refused post only before
+ * PHASE_CLOSING. Every other event is allowed in every state. An event that the peer should not
+ * have caused closes the connection with STATUS_CONTENTS_WRONG.
  */
 struct step protocol_step(struct protocol protocol, struct event event);
 
