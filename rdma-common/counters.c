@@ -26,43 +26,49 @@ enum sequence_error {
 static const struct {
 	const char *name;
 	enum sequence_error error;
+	uint64_t most; /* the value at which the counter stops. 0 if there is none. */
 } known[] = {
 	/* rdma_rxe */
-	{ "duplicate_request", NO_LOSS }, { "out_of_seq_request", MISSING },
-	{ "rcvd_rnr_err", NO_LOSS }, { "send_rnr_err", NO_LOSS },
-	{ "rcvd_seq_err", NAK }, { "retry_exceeded_err", NO_LOSS },
-	{ "retry_rnr_exceeded_err", NO_LOSS }, { "completer_retry_err", RETRANSMITTED },
-	{ "send_err", NO_LOSS }, { "link_downed", NO_LOSS },
+	{ "duplicate_request", NO_LOSS, 0 }, { "out_of_seq_request", MISSING, 0 },
+	{ "rcvd_rnr_err", NO_LOSS, 0 }, { "send_rnr_err", NO_LOSS, 0 },
+	{ "rcvd_seq_err", NAK, 0 }, { "retry_exceeded_err", NO_LOSS, 0 },
+	{ "retry_rnr_exceeded_err", NO_LOSS, 0 }, { "completer_retry_err", RETRANSMITTED, 0 },
+	{ "send_err", NO_LOSS, 0 }, { "link_downed", NO_LOSS, 0 },
 	/* mlx5 */
-	{ "out_of_sequence", MISSING }, { "out_of_buffer", NO_LOSS },
-	{ "rnr_nak_retry_err", NO_LOSS }, { "packet_seq_err", NAK },
-	{ "implied_nak_seq_err", RETRANSMITTED }, { "local_ack_timeout_err", RETRANSMITTED },
-	{ "resp_local_length_error", NO_LOSS }, { "req_remote_invalid_request", NO_LOSS },
-	{ "req_remote_access_errors", NO_LOSS }, { "resp_remote_access_errors", NO_LOSS },
-	{ "req_transport_retries_exceeded", NO_LOSS }, { "req_rnr_retries_exceeded", NO_LOSS },
-	{ "roce_adp_retrans", NO_LOSS }, { "roce_adp_retrans_to", NO_LOSS },
-	{ "roce_slow_restart", NO_LOSS }, { "rx_icrc_encapsulated", NO_LOSS },
-	{ "np_cnp_sent", NO_LOSS }, { "np_ecn_marked_roce_packets", NO_LOSS },
-	{ "rp_cnp_handled", NO_LOSS }, { "rp_cnp_ignored", NO_LOSS },
+	{ "out_of_sequence", MISSING, 0 }, { "out_of_buffer", NO_LOSS, 0 },
+	{ "rnr_nak_retry_err", NO_LOSS, 0 }, { "packet_seq_err", NAK, 0 },
+	{ "implied_nak_seq_err", RETRANSMITTED, 0 }, { "local_ack_timeout_err", RETRANSMITTED, 0 },
+	{ "resp_local_length_error", NO_LOSS, 0 }, { "req_remote_invalid_request", NO_LOSS, 0 },
+	{ "req_remote_access_errors", NO_LOSS, 0 }, { "resp_remote_access_errors", NO_LOSS, 0 },
+	{ "req_transport_retries_exceeded", NO_LOSS, 0 },
+	{ "req_rnr_retries_exceeded", NO_LOSS, 0 },
+	{ "roce_adp_retrans", NO_LOSS, 0 }, { "roce_adp_retrans_to", NO_LOSS, 0 },
+	{ "roce_slow_restart", NO_LOSS, 0 }, { "rx_icrc_encapsulated", NO_LOSS, 0 },
+	{ "np_cnp_sent", NO_LOSS, 0 }, { "np_ecn_marked_roce_packets", NO_LOSS, 0 },
+	{ "rp_cnp_handled", NO_LOSS, 0 }, { "rp_cnp_ignored", NO_LOSS, 0 },
 	/* bnxt_re */
-	{ "to_retransmits", RETRANSMITTED }, { "seq_err_naks_rcvd", NAK },
-	{ "rnr_naks_rcvd", NO_LOSS }, { "max_retry_exceeded", NO_LOSS },
-	{ "oos_drop_count", MISSING }, { "dup_req", NO_LOSS }, { "missing_resp", RETRANSMITTED },
-	{ "rx_roce_errors", NO_LOSS }, { "rx_roce_discards", NO_LOSS },
-	{ "tx_roce_discards", NO_LOSS }, { "rx_out_of_buffer", NO_LOSS },
-	{ "rx_ecn_marked_pkts", NO_LOSS }, { "rx_cnp_pkts", NO_LOSS }, { "tx_cnp_pkts", NO_LOSS },
+	{ "to_retransmits", RETRANSMITTED, 0 }, { "seq_err_naks_rcvd", NAK, 0 },
+	{ "rnr_naks_rcvd", NO_LOSS, 0 }, { "max_retry_exceeded", NO_LOSS, 0 },
+	{ "oos_drop_count", MISSING, 0 }, { "dup_req", NO_LOSS, 0 },
+	{ "missing_resp", RETRANSMITTED, 0 },
+	{ "rx_roce_errors", NO_LOSS, 0 }, { "rx_roce_discards", NO_LOSS, 0 },
+	{ "tx_roce_discards", NO_LOSS, 0 }, { "rx_out_of_buffer", NO_LOSS, 0 },
+	{ "rx_ecn_marked_pkts", NO_LOSS, 0 }, { "rx_cnp_pkts", NO_LOSS, 0 },
+	{ "tx_cnp_pkts", NO_LOSS, 0 },
 	/* irdma and cxgb4 */
-	{ "cnpHandled", NO_LOSS }, { "cnpIgnored", NO_LOSS }, { "cnpSent", NO_LOSS },
-	{ "tcpRetransSegs", RETRANSMITTED }, { "ip4RetransSegs", RETRANSMITTED },
-	{ "ip6RetransSegs", RETRANSMITTED },
-	/* InfiniBand */
-	{ "symbol_error", NO_LOSS }, { "link_error_recovery", NO_LOSS },
-	{ "port_rcv_errors", NO_LOSS }, { "port_rcv_remote_physical_errors", NO_LOSS },
-	{ "port_xmit_discards", NO_LOSS }, { "local_link_integrity_errors", NO_LOSS },
-	{ "excessive_buffer_overrun_errors", NO_LOSS }, { "VL15_dropped", NO_LOSS },
+	{ "cnpHandled", NO_LOSS, 0 }, { "cnpIgnored", NO_LOSS, 0 }, { "cnpSent", NO_LOSS, 0 },
+	{ "tcpRetransSegs", RETRANSMITTED, 0 }, { "ip4RetransSegs", RETRANSMITTED, 0 },
+	{ "ip6RetransSegs", RETRANSMITTED, 0 },
+	/* InfiniBand: widths of PortCounters (InfiniBand Architecture, volume 1, 16.1.3.5) */
+	{ "symbol_error", NO_LOSS, UINT16_MAX }, { "link_error_recovery", NO_LOSS, UINT8_MAX },
+	{ "port_rcv_errors", NO_LOSS, UINT16_MAX },
+	{ "port_rcv_remote_physical_errors", NO_LOSS, UINT16_MAX },
+	{ "port_xmit_discards", NO_LOSS, UINT16_MAX },
+	{ "local_link_integrity_errors", NO_LOSS, 15 },
+	{ "excessive_buffer_overrun_errors", NO_LOSS, 15 }, { "VL15_dropped", NO_LOSS, UINT16_MAX },
 	/* the port's waiting time, then the network interface's counters */
-	{ "port_xmit_wait", NO_LOSS }, { "rx_pause_frames", NO_LOSS },
-	{ "tx_pause_frames", NO_LOSS }, { "rx_missed_errors", NO_LOSS },
+	{ "port_xmit_wait", NO_LOSS, 0 }, { "rx_pause_frames", NO_LOSS, 0 },
+	{ "tx_pause_frames", NO_LOSS, 0 }, { "rx_missed_errors", NO_LOSS, 0 },
 };
 /* clang-format on */
 
@@ -209,26 +215,12 @@ struct strbuf counters_compare(const struct counters *growth, bool counted, uint
 
 struct strbuf counters_describe_full(const struct counters *counters)
 {
-	/* widths of the fields of PortCounters (InfiniBand Architecture, volume 1, 16.1.3.5) */
-	static const struct {
-		const char *name;
-		uint64_t most;
-	} limits[] = {
-		{ "symbol_error", UINT16_MAX },
-		{ "link_error_recovery", UINT8_MAX },
-		{ "port_rcv_errors", UINT16_MAX },
-		{ "port_rcv_remote_physical_errors", UINT16_MAX },
-		{ "port_xmit_discards", UINT16_MAX },
-		{ "local_link_integrity_errors", 15 },
-		{ "excessive_buffer_overrun_errors", 15 },
-		{ "VL15_dropped", UINT16_MAX },
-	};
 	struct strbuf buf = { 0 };
 
-	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-		if (counters->values[number_of(limits[i].name)] == limits[i].most)
+	for (unsigned int i = 0; i < COUNTERS; i++) {
+		if (known[i].most > 0 && counters->values[i] == known[i].most)
 			strbuf_addf(&buf, "%s%s %" PRIu64, buf.length > 0 ? ", " : "",
-				    limits[i].name, limits[i].most);
+				    known[i].name, known[i].most);
 	}
 	return buf;
 }
