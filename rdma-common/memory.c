@@ -106,6 +106,7 @@ struct memory_budget memory_budget(void)
 		.total = machine / MEMORY_PARTS,
 		.source = "this machine's memory",
 		.locked = lock.applies ? lock.bytes : UINT64_MAX,
+		.lock_limit = lock.bytes,
 	};
 }
 

@@ -167,7 +167,8 @@ static uint64_t lockable(const struct region_owner *owner)
 
 	if (!owner->terms->limits.applies_lock_limit)
 		return left;
-	return minimum(left, subtract(memory_lock_limit().bytes, owner->account->registered));
+	return minimum(left,
+		       subtract(owner->account->budget.lock_limit, owner->account->registered));
 }
 
 /* Return the bytes of one session's rings on a server, which may lock `left_to_lock` more. */

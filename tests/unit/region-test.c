@@ -238,7 +238,7 @@ static struct region_owner owner;
 static struct region control, outgoing, incoming;
 static struct failure failure;
 
-static const struct memory_budget without_limit = { UINT64_MAX, "this machine's memory",
+static const struct memory_budget without_limit = { UINT64_MAX, "this machine's memory", UINT64_MAX,
 						    UINT64_MAX };
 
 /* Reset everything to a client of a two-way session of READs, with unlimited memory. */
@@ -435,7 +435,8 @@ TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
 	assert_int_equal(kernel.calls, 0);
 	reset(NULL);
-	account.budget = (struct memory_budget){ SESSION_TAKES + PAGE - 1, "a pie", UINT64_MAX };
+	account.budget =
+		(struct memory_budget){ SESSION_TAKES + PAGE - 1, "a pie", UINT64_MAX, UINT64_MAX };
 	account.sessions = 1;
 	assert_int_equal(register_plan(sending(plan)), STATUS_LOCAL_FAILURE);
 	assert_string_equal(failure.cause,
@@ -497,11 +498,7 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 /* siw applies the limit to every process. If the kernel does not, the limit refuses no region. */
 TEST(a_ring_has_its_share_of_the_locked_memory_limit_if_the_driver_applies_it)
 {
-	struct rlimit before, limit;
-
-	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
-	limit = (struct rlimit){ MEBIBYTE, before.rlim_max };
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	account.budget.lock_limit = MEBIBYTE;
 	options.role = ROLE_SERVER;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
 	terms.limits.applies_lock_limit = true;
@@ -512,7 +509,6 @@ TEST(a_ring_has_its_share_of_the_locked_memory_limit_if_the_driver_applies_it)
 	assert_int_equal(register_plan(receiving(plan_of(LENGTH_UNKNOWN, 1))), STATUS_SUCCESS);
 	assert_int_equal(incoming.size, PAGE);
 	forget(&incoming);
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
 /*
