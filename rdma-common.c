@@ -146,7 +146,7 @@ static unsigned int make_batch(struct session *session, bool *more)
 	unsigned int count = 0;
 
 	do {
-		*more = transfer_next_run(&session->transfer, BATCH - count, &run);
+		*more = transfer_take_run(&session->transfer, BATCH - count, &run);
 		if (!*more)
 			break;
 		batch_fill(session->batch, count, &run);
@@ -227,8 +227,8 @@ static int send_window(struct session *session)
 
 	if (session->clocks.now < session->clocks.quiet_until)
 		return 0;
-	session->clocks.window_time = transfer_window_time(&session->transfer, session->clocks.now);
-	if (session->clocks.window_time > session->clocks.now || !window_is_allowed(session))
+	if (transfer_window_time(&session->transfer, session->clocks.now) > session->clocks.now ||
+	    !window_is_allowed(session))
 		return 0;
 	/* now: once MSG_WINDOW makes the peer owe an answer, completions are no progress */
 	count_wire_progress(session);
@@ -854,7 +854,7 @@ static void show_progress(const struct session *session)
 			       session->clocks.now_nanoseconds - session->measurement.started);
 }
 
-/* Handle every due clock except window_time (send_window()). */
+/* Handle every due clock except that of MSG_WINDOW (send_window()). */
 static void check_clocks(struct session *session)
 {
 	if (session->clocks.now >= session->clocks.next_progress) {
@@ -1084,7 +1084,7 @@ static bool is_quiet(const struct session *session)
 {
 	return transfer_source_has_ended(&session->transfer) && !may_empty(session) &&
 	       !helper_busy(session->outgoing.helper) && !helper_busy(session->incoming.helper) &&
-	       transfer_reports_by_age(&session->transfer);
+	       transfer_is_reported_by_age(&session->transfer);
 }
 
 /* Return true if a ring has moved. */

@@ -104,9 +104,6 @@ void connection_destroy(struct connection *connection)
 	bool stranded; /* the completion queue remains and may refer to this connection */
 	int error;
 
-	/* a session whose thread never started still has its helper, which is idle */
-	if (connection->session && !outgoing_release_helper(&connection->session->outgoing))
-		setup->program->regions.stuck_helpers++;
 	unlink_connection(setup->program, connection);
 	atomic_fetch_sub(&setup->program->regions.sessions, 1);
 	if (setup->id->qp)
@@ -314,8 +311,6 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 		.depth = terms->limits.depth,
 		.request_size = terms->limits.request_size,
 		.credits = terms->verifying ? TRANSFER_CREDITS : 0,
-		.answer = TRANSFER_ANSWER,
-		.share = TRANSFER_SHARE,
 		.outgoing = { .present = sends_payload(options->role, options->operation,
 						       terms->one_way),
 			      .length = setup->payload.length },
@@ -712,6 +707,17 @@ static void classify_rate(const struct connection *connection, struct failure *o
 			    rate_describe(rate).text, rate_describe(wanted).text);
 }
 
+/* Free the session of a connection whose thread never started. Its helper is idle. */
+static void discard_session(struct connection *connection)
+{
+	if (!connection->session)
+		return;
+	if (!outgoing_release_helper(&connection->session->outgoing))
+		connection->setup.program->regions.stuck_helpers++;
+	session_destroy(connection->session);
+	connection->session = NULL;
+}
+
 /* Join the thread, and take over its counters and its abandoned helpers. */
 static void join_thread(struct connection *connection)
 {
@@ -724,13 +730,15 @@ static void join_thread(struct connection *connection)
 
 enum status connection_join(struct connection *connection)
 {
-	const struct session *session = connection->session;
 	const struct setup *setup = &connection->setup;
 
 	if (connection->running)
 		join_thread(connection);
+	else if (!connection->ended)
+		discard_session(connection);
 	console_draw(setup->log.console, ""); /* remove the progress line */
-	connection->outcome = connection->ended ? session_result(session) : setup->failure;
+	connection->outcome =
+		connection->ended ? session_result(connection->session) : setup->failure;
 	correct_loss(connection, &connection->outcome);
 	classify_rate(connection, &connection->outcome);
 	if (setup->before.any && !connection->after.any) /* the session sent no verdict */

@@ -21,7 +21,11 @@
 struct connection {
 	struct setup setup;
 	struct shared shared;
-	struct session *session; /* from connection_negotiate(). NULL before, or without memory. */
+	/*
+	 * From connection_negotiate(). NULL before, without memory, and after connection_join() if
+	 * the thread never ran.
+	 */
+	struct session *session;
 	pthread_t thread;
 	bool running; /* the thread was started and is not joined yet */
 	bool ended;   /* the thread was joined: `session` has the result */

@@ -21,7 +21,7 @@
 enum wr_kind {
 	WR_RECEIVE,   /* detail: the receive slot */
 	WR_MESSAGE,   /* detail: the message type */
-	WR_OPERATION, /* detail: the number of the request (transfer_next_run()) */
+	WR_OPERATION, /* detail: the number of the request (transfer_take_run()) */
 	WR_KEEPALIVE, /* detail: 0 */
 };
 

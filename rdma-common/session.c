@@ -226,7 +226,7 @@ void enforce_deadline(struct session *session)
 
 /* ---- The next clock ---- */
 
-int64_t session_due(const struct session *session)
+int64_t session_due(struct session *session)
 {
 	int64_t due = session->clocks.deadline, own;
 
@@ -241,5 +241,7 @@ int64_t session_due(const struct session *session)
 			      earlier(session->clocks.operation_end, session->clocks.source_end));
 		due = earlier(due, session->measurement.interval.end);
 	}
-	return window_is_allowed(session) ? earlier(due, session->clocks.window_time) : due;
+	if (!window_is_allowed(session))
+		return due;
+	return earlier(due, transfer_window_time(&session->transfer, session->clocks.now));
 }

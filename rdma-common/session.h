@@ -101,7 +101,6 @@ struct shared {
 struct clocks {
 	int64_t now;             /* time of this turn */
 	int64_t now_nanoseconds; /* the same time */
-	int64_t window_time;     /* when MSG_WINDOW is due, as send_window() last computed it */
 	/*
 	 * Before this time neither ring moves and no clock is due, so a turn only executes actions
 	 * and posts. Each step and each MSG_WINDOW sets it to INT64_MIN, so that the next turn
@@ -237,6 +236,6 @@ static inline bool window_is_allowed(const struct session *session)
 }
 
 /* Return when the next clock is due: until then the thread may wait. */
-int64_t session_due(const struct session *session);
+int64_t session_due(struct session *session);
 
 #endif

@@ -65,7 +65,7 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 		stream->flow_controlled = true; /* this side needs reports of consumed bytes */
 		shorter = smaller(size, plan->ring);
 	}
-	stream->quarter = larger(shorter / transfer->plan.share, 1);
+	stream->quarter = larger(shorter / TRANSFER_SHARE, 1);
 	stream->local_span = stream->repeats && stream->fits_ring ? plan->length : plan->ring;
 	stream->remote_span = stream->repeats ? plan->length : size;
 }
@@ -168,7 +168,7 @@ static bool is_end_to_mark(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	if (source->advertised_end)
+	if (source->reported_end)
 		return false;
 	return transfer->plan.writes ? transfer_has_operated(transfer)
 				     : transfer_source_has_ended(transfer);
@@ -191,13 +191,13 @@ static bool sink_moved(const struct transfer *transfer, uint64_t bytes)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	return consumed(transfer) - sink->advertised_consumed >= bytes ||
-	       sink->stored - sink->advertised_stored >= bytes;
+	return consumed(transfer) - sink->reported_consumed >= bytes ||
+	       sink->stored - sink->reported_stored >= bytes;
 }
 
 static bool source_moved(const struct transfer *transfer, uint64_t bytes)
 {
-	return produced(transfer) - transfer->source.advertised_produced >= bytes;
+	return produced(transfer) - transfer->source.reported_produced >= bytes;
 }
 
 static bool has_unreported_progress(const struct transfer *transfer)
@@ -220,7 +220,7 @@ static void forget_reported(struct transfer *transfer)
 static bool may_wait_for_answer(const struct transfer *transfer)
 {
 	return refills_when_consumed(transfer) &&
-	       transfer->credits.received > transfer->credits.advertised &&
+	       transfer->credits.received > transfer->credits.reported &&
 	       consumed(transfer) == transfer->sink.produced && sink_moved(transfer, 1);
 }
 
@@ -253,7 +253,7 @@ static bool owes_source(const struct transfer *transfer)
 
 	if (transfer->plan.writes && (source->stream.repeats || transfer_has_operated(transfer)))
 		return false;
-	return source->advertised_produced > source->consumed;
+	return source->reported_produced > source->consumed;
 }
 
 /*
@@ -268,7 +268,7 @@ static bool owes_sink(const struct transfer *transfer)
 	if (sink_ended(transfer))
 		return false;
 	return stream->repeats ||
-	       sink->produced < add_saturating(sink->advertised_consumed, stream->advertised_size);
+	       sink->produced < add_saturating(sink->reported_consumed, stream->advertised_size);
 }
 
 /* Return true if the peer learns the end of the outgoing stream without another MSG_WINDOW. */
@@ -276,7 +276,7 @@ static bool is_marked(const struct transfer_source *source)
 {
 	const struct transfer_stream *stream = &source->stream;
 
-	return stream->repeats || stream->agreed || source->advertised_end;
+	return stream->repeats || stream->agreed || source->reported_end;
 }
 
 /* Return true if the peer's READ may have read the whole outgoing stream. */
@@ -284,8 +284,8 @@ static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	return transfer_source_has_ended(transfer) &&
-	       source->advertised_produced == source->filled && is_marked(source);
+	return transfer_source_has_ended(transfer) && source->reported_produced == source->filled &&
+	       is_marked(source);
 }
 
 /*
@@ -320,7 +320,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
 	/* without bytes there is no end to report */
-	transfer->source.advertised_end = transfer->source.stream.length == 0;
+	transfer->source.reported_end = transfer->source.stream.length == 0;
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
@@ -331,10 +331,10 @@ uint64_t transfer_advertise(struct transfer *transfer)
 
 	if (transfer->plan.writes || !source->stream.plan.present)
 		return 0;
-	source->advertised_produced = source->filled;
-	source->advertised_end = is_marked(source) && transfer_source_has_ended(transfer);
+	source->reported_produced = source->filled;
+	source->reported_end = is_marked(source) && transfer_source_has_ended(transfer);
 	forget_reported(transfer);
-	return source->advertised_produced;
+	return source->reported_produced;
 }
 
 const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uint64_t produced)
@@ -351,9 +351,9 @@ const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uin
 	}
 	if (!writes && stream->plan.present) {
 		if (produced > ring)
-			return "advertises more ready bytes than it has";
+			return "has fewer bytes than are ready";
 		if (produced > produced_end(transfer, stream) || produced == LENGTH_UNKNOWN)
-			return "advertises more ready bytes than the payload has";
+			return "has more ready bytes than the payload";
 		sink->produced = produced;
 	}
 	return NULL;
@@ -361,9 +361,10 @@ const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uin
 
 /* ---- MSG_WINDOW: sending ---- */
 
+/* Return true if half of the peer's MSG_WINDOWs are unconfirmed: then answer at once. */
 static bool is_obliged(const struct transfer_credits *credits, const struct transfer_plan *plan)
 {
-	return credits->received - credits->advertised >= plan->answer;
+	return credits->received - credits->reported >= (plan->credits + 1) / 2;
 }
 
 /*
@@ -379,7 +380,7 @@ static bool has_credit(const struct transfer *transfer)
 	return unconfirmed + reserve < transfer->plan.credits;
 }
 
-bool transfer_reports_by_age(const struct transfer *transfer)
+bool transfer_is_reported_by_age(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
 
@@ -414,12 +415,12 @@ struct window transfer_make_window(struct transfer *transfer)
 		.end = is_end_to_mark(transfer),
 	};
 
-	credits->advertised = credits->received;
+	credits->reported = credits->received;
 	credits->sent++;
-	source->advertised_produced = window.produced;
-	source->advertised_end = source->advertised_end || window.end;
-	sink->advertised_consumed = window.consumed;
-	sink->advertised_stored = window.stored;
+	source->reported_produced = window.produced;
+	source->reported_end = source->reported_end || window.end;
+	sink->reported_consumed = window.consumed;
+	sink->reported_stored = window.stored;
 	transfer->unreported_since = TRANSFER_NEVER;
 	return window;
 }
@@ -434,7 +435,7 @@ static const char *validate_credits(const struct transfer *transfer, const struc
 		return "confirms fewer MSG_WINDOWs than before";
 	if (window->received > credits->sent)
 		return "confirms more MSG_WINDOWs than were sent";
-	if (credits->received - credits->advertised >= transfer->plan.credits)
+	if (credits->received - credits->reported >= transfer->plan.credits)
 		return "came before enough earlier ones were confirmed";
 	return NULL;
 }
@@ -454,7 +455,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 						"payload"
 					      : "reports more produced bytes than agreed";
 	if (!stream->repeats &&
-	    produced > add_saturating(sink->advertised_consumed, stream->advertised_size))
+	    produced > add_saturating(sink->reported_consumed, stream->advertised_size))
 		return "reports more produced bytes than fit into the ring";
 	if (end && sink_ended(transfer))
 		return "marks the end of the payload twice";
@@ -470,7 +471,7 @@ static bool is_beyond(const struct transfer *transfer, uint64_t position)
 
 	if (source->stream.repeats && !transfer->plan.writes)
 		return position > source->stream.length;
-	return position > source->advertised_produced;
+	return position > source->reported_produced;
 }
 
 static const char *validate_consumed(const struct transfer *transfer, const struct window *window)
@@ -529,12 +530,12 @@ uint64_t transfer_record_done(struct transfer *transfer)
 	struct transfer_source *source = &transfer->source;
 	const struct transfer_stream *stream = &source->stream;
 
-	source->advertised_produced = produced(transfer);
-	source->advertised_end = true;
+	source->reported_produced = produced(transfer);
+	source->reported_end = true;
 	if (!transfer->plan.writes)
-		transfer->sink.advertised_consumed = transfer->operation.completed;
+		transfer->sink.reported_consumed = transfer->operation.completed;
 	forget_reported(transfer);
-	return stream->repeats ? stream->plan.length : source->advertised_produced;
+	return stream->repeats ? stream->plan.length : source->reported_produced;
 }
 
 /*
@@ -546,7 +547,7 @@ static uint64_t read_end(const struct transfer *transfer)
 	const struct transfer_source *source = &transfer->source;
 
 	if (!source->stream.repeats)
-		return source->advertised_produced;
+		return source->reported_produced;
 	return source->stream.length != LENGTH_UNKNOWN ? source->stream.length : source->consumed;
 }
 
@@ -578,8 +579,8 @@ void transfer_record_verdict(struct transfer *transfer)
 {
 	struct transfer_sink *sink = &transfer->sink;
 
-	sink->advertised_consumed = consumed(transfer);
-	sink->advertised_stored = sink->stored;
+	sink->reported_consumed = consumed(transfer);
+	sink->reported_stored = sink->stored;
 	forget_reported(transfer);
 }
 
@@ -700,7 +701,7 @@ static bool has_signal(const struct transfer_operation *operation)
  * Ask for a completion once per depth/4 requests, and always with the last request that bytes and
  * depth allow now. Later requests, or the end of the session, may depend on that completion.
  */
-bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run)
+bool transfer_take_run(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
 	struct transfer_operation *operation = &transfer->operation;
 	uint64_t left = operation->depth - transfer_outstanding(transfer);

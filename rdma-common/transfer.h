@@ -43,9 +43,10 @@
 
 /* The values that the programs use. Tests use others, too. */
 #define TRANSFER_CREDITS      32
-#define TRANSFER_ANSWER       16
-#define TRANSFER_SHARE        4
 #define TRANSFER_REQUEST_SIZE ((uint64_t)1 << 20)
+
+/* Flow control reports progress of 1/TRANSFER_SHARE of a ring at once. */
+#define TRANSFER_SHARE        4
 #define TRANSFER_MILLISECONDS 250 /* age at which progress is reported */
 
 /*
@@ -74,7 +75,7 @@ struct transfer_plan {
 	 * A WRITE may complete before the adapter has read the memory. Over iWARP the provider may
 	 * send without copying. So the source overwrites only bytes that the sink has consumed. A
 	 * source whose ring is shorter than the advertised one reports `produced` after each
-	 * 1/share of its ring. The sink answers as soon as it has consumed these bytes.
+	 * 1/TRANSFER_SHARE of its ring. The sink answers as soon as it has consumed these bytes.
 	 */
 	bool completes_early;
 	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
@@ -84,12 +85,6 @@ struct transfer_plan {
 	 * MSG_WINDOW.
 	 */
 	unsigned int credits;
-	/*
-	 * Answer as soon as this many MSG_WINDOWs of the peer are unconfirmed: from 2 to
-	 * `credits` - 1. Unused if `credits` is 0.
-	 */
-	unsigned int answer;
-	unsigned int share; /* flow control reports progress of 1/share of the ring at once */
 	struct stream_plan outgoing; /* this side is the source */
 	struct stream_plan incoming; /* this side is the sink */
 };
@@ -118,11 +113,11 @@ struct transfer_stream {
 /* Positions of the outgoing stream, whose source is this side. */
 struct transfer_source {
 	struct transfer_stream stream;
-	uint64_t filled;              /* end of the bytes filled into the ring */
-	uint64_t advertised_produced; /* last `produced` reported to the peer */
-	uint64_t consumed;            /* last `consumed` reported by the peer */
-	uint64_t stored;              /* last `stored` reported by the peer: a sign of progress */
-	bool advertised_end;          /* the end was reported to the peer */
+	uint64_t filled;            /* end of the bytes filled into the ring */
+	uint64_t reported_produced; /* last `produced` reported to the peer */
+	uint64_t consumed;          /* last `consumed` reported by the peer */
+	uint64_t stored;            /* last `stored` reported by the peer: a sign of progress */
+	bool reported_end;          /* the end was reported to the peer */
 };
 
 /* Positions of the incoming stream, whose sink is this side. */
@@ -131,9 +126,9 @@ struct transfer_sink {
 	uint64_t produced; /* last `produced` reported by the peer */
 	uint64_t copied;   /* end of the bytes copied out of the ring */
 	uint64_t stored;   /* end of the bytes that are digested and, with --output, stored */
-	uint64_t advertised_consumed; /* last `consumed` reported to the peer */
-	uint64_t advertised_stored;   /* last `stored` reported to the peer */
-	bool done;                    /* the peer's MSG_DONE has arrived */
+	uint64_t reported_consumed; /* last `consumed` reported to the peer */
+	uint64_t reported_stored;   /* last `stored` reported to the peer */
+	bool done;                  /* the peer's MSG_DONE has arrived */
 };
 
 /* A signal: an outstanding request that asks for a completion. */
@@ -162,8 +157,8 @@ struct transfer_operation {
 
 /* Numbers of MSG_WINDOWs in both directions. */
 struct transfer_credits {
-	uint64_t sent, confirmed; /* this side's MSG_WINDOWs: sent, and confirmed by the peer */
-	uint64_t received, advertised; /* the peer's MSG_WINDOWs: received, and confirmed */
+	uint64_t sent, confirmed;    /* this side's MSG_WINDOWs: sent, and confirmed by the peer */
+	uint64_t received, reported; /* the peer's MSG_WINDOWs: received, and confirmed */
 };
 
 /* One side of a session. The caller may read it. Only this module changes it. */
@@ -217,13 +212,13 @@ const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uin
 /*
  * Return when a MSG_WINDOW is due if nothing else happens. `now` or earlier means at once.
  * TRANSFER_NEVER means that there is nothing to report, or no credit. Call this after
- * transfer_next_run() and every other call that records progress: the age of that progress counts
+ * transfer_take_run() and every other call that records progress: the age of that progress counts
  * from this call.
  */
 int64_t transfer_window_time(struct transfer *transfer, int64_t now);
 
 /* Return true if the age of progress alone decides when it is reported. */
-bool transfer_reports_by_age(const struct transfer *transfer);
+bool transfer_is_reported_by_age(const struct transfer *transfer);
 
 /*
  * Return the MSG_WINDOW to post now, and count it as sent. Call this only if one is due
@@ -313,7 +308,7 @@ static inline uint64_t transfer_outstanding(const struct transfer *transfer)
  * stop earlier, it can happen that no posted request asks for a completion. Then the operation
  * never continues.
  */
-bool transfer_next_run(struct transfer *transfer, unsigned int most, struct transfer_run *run);
+bool transfer_take_run(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
 /* Record that ibv_post_send(3) rejected request `number` and all after it. Post nothing more. */
 void transfer_record_rejected(struct transfer *transfer, uint64_t number);

@@ -135,7 +135,7 @@ load fake
 @test "a peer's impossible numbers or unexpected messages end the session with a reason" {
 	use address
 	outcomes <<-END
-	both	7	set:mr.produced=+1	the peer's memory region advertises more ready bytes than it has: it has 1024 bytes, of which MSG_MR reports 1025 as ready
+	both	7	set:mr.produced=+1	the peer's memory region has fewer bytes than are ready: it has 1024 bytes, of which MSG_MR reports 1025 as ready
 	both	7	set:mr.address=0	the peer's memory region has address 0
 	both	7	set:mr.address=0xfffffffffffffc01	the peer's memory region goes beyond the last address: it has 1024 bytes from address 0xfffffffffffffc01 on
 	both	7	set:mr.length=0	the peer's memory region has 0 bytes, but this session needs at least 1

@@ -28,7 +28,7 @@ load fake
 	every -s 9000 -n 5	0	ring:1000 payload:50 passes:7
 	client --one-way -s 30000	0	[iwarp] write one-way ring:700
 	one-off -s 30000	0	[iwarp] one-way ring:700
-	# the peer announces its last produced bytes in MSG_DONE alone, without a MSG_WINDOW
+	# the peer reports its last produced bytes by MSG_DONE alone, without a MSG_WINDOW
 	client --one-way	0	one-way payload:9100 ring:3000 DONE-first received-DONE@100
 	both -s 100	0	[iwarp] payload:9100 ring:3000 DONE-first received-DONE@100
 	# the peer stores slowly after MSG_DONE: after its own verdict the program waits, and confirms the peer's MSG_WINDOWs

@@ -104,9 +104,9 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		probe->before = setup->before;
 	counters_keep_latest(&probe->after, &connection->after);
 	/* the server's port counts the errors of all simultaneous sessions: take the maximum */
-	if (probe->outcome_count == 1 || !probe->advertised.counted ||
-	    verdict->errors > probe->advertised.errors)
-		probe->advertised = (struct peer_counts){
+	if (probe->outcome_count == 1 || !probe->latest.counted ||
+	    verdict->errors > probe->latest.errors)
+		probe->latest = (struct peer_counts){
 			.counted = verdict->counted,
 			.errors = verdict->errors,
 			.missing = verdict->missing,
@@ -390,7 +390,7 @@ static void report_stopped(struct probe *probe)
 static void classify_loss(struct probe *probe)
 {
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
-	const struct peer_counts *latest = &probe->advertised;
+	const struct peer_counts *latest = &probe->latest;
 
 	probe->peer.counted |= latest->counted;
 	probe->peer.errors += latest->errors;

@@ -87,9 +87,9 @@ struct probe {
 	/* approximate packets of all sessions, with SESSION_PACKETS in each */
 	uint64_t packets_to_server, packets_to_client;
 	struct loss loss;
-	struct peer_counts peer;       /* counts of the server's port */
-	struct peer_counts advertised; /* of the latest sessions alone */
-	struct latency latency;        /* from the last session that measured it */
+	struct peer_counts peer;   /* counts of the server's port */
+	struct peer_counts latest; /* of the latest sessions alone */
+	struct latency latency;    /* from the last session that measured it */
 	/* The first failure. A signal replaces it. Any failure replaces STATUS_TOO_SLOW. */
 	struct failure failure;
 };

@@ -313,7 +313,7 @@ struct peer {
 	uint64_t posted, landed;
 	uint64_t accessed; /* position that the program's operation has reached */
 	uint64_t known_produced, known_consumed; /* the peer's positions that the program knows */
-	struct window advertised;                /* the window that the peer last sent */
+	struct window reported;                  /* the window that the peer last sent */
 	uint64_t windows_received;               /* windows received from the program */
 	uint64_t digest, done_bytes;             /* from the program's MSG_DONE */
 	int64_t stores_at;                       /* time before which the peer stores nothing */

@@ -17,7 +17,7 @@
 /* Send a window that advances the operating side's position by a byte, and confirms nothing. */
 static void move_a_byte(struct peer *peer)
 {
-	struct window window = peer->advertised;
+	struct window window = peer->reported;
 
 	window.produced += scripted("write");
 	window.consumed += !scripted("write");
@@ -27,7 +27,7 @@ static void move_a_byte(struct peer *peer)
 /* Confirm one of the program's windows each CRAWL_MILLISECONDS, and advance no position. */
 static void confirm(struct peer *peer)
 {
-	struct window window = peer->advertised;
+	struct window window = peer->reported;
 
 	if (peer->clock != 0)
 		return;
@@ -45,10 +45,9 @@ static void confirm(struct peer *peer)
  */
 static void crawl(struct peer *peer)
 {
-	uint64_t advertised =
-		scripted("write") ? peer->advertised.produced : peer->advertised.consumed;
+	uint64_t reported = scripted("write") ? peer->reported.produced : peer->reported.consumed;
 
-	if (peer->clock != 0 || advertised >= CRAWLS)
+	if (peer->clock != 0 || reported >= CRAWLS)
 		return;
 	move_a_byte(peer);
 	peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);

@@ -166,7 +166,8 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	return size;
 }
 
-/* Plan a stream. Its sender announces the length, the operating side the number of passes. */
+/* Plan a stream. The hello of its sender has the length, that of the operating side the number of
+ * passes. */
 static struct stream_plan plan_stream(bool present, const struct hello *sender,
 				      const struct hello *operator)
 {
@@ -206,8 +207,6 @@ static void plan_transfer(struct peer *peer, const struct hello *program, bool p
 		.depth = PEER_DEPTH,
 		.request_size = scripted_number("request", TRANSFER_REQUEST_SIZE),
 		.credits = is_tutorial() ? 0 : TRANSFER_CREDITS,
-		.answer = TRANSFER_ANSWER,
-		.share = TRANSFER_SHARE,
 		.outgoing = plan_stream(peer_sends(passive), &own, moves_outgoing),
 		.incoming = plan_stream(present, program, moves_incoming),
 	};
@@ -324,7 +323,7 @@ void peer_sends_window(struct peer *peer, const struct window *window)
 {
 	const struct message message = { .type = MSG_WINDOW, .window = *window };
 
-	peer->advertised = *window;
+	peer->reported = *window;
 	peer_sends_message(peer, &message);
 }
 
@@ -338,14 +337,14 @@ static void send_region(struct peer *peer)
 	peer_lies(peer, MOMENT_BEFORE_MR);
 	while (!scripted("late-source") && fill(peer))
 		;
-	peer->advertised.produced = transfer_advertise(&peer->transfer);
+	peer->reported.produced = transfer_advertise(&peer->transfer);
 	if (plan->present) {
 		message.value = (uintptr_t)(writes() ? peer->sink : peer->source);
 		message.length = plan->ring;
 		message.rkey = RKEY;
 	}
 	if (!is_tutorial())
-		message.produced = peer->advertised.produced;
+		message.produced = peer->reported.produced;
 	peer->mr_sent = true;
 	peer_sends_message(peer, &message);
 }
@@ -530,7 +529,7 @@ static bool operate(struct peer *peer)
 
 	if (peer->transfer.operation.posted >= peer->outgoing_length * TIMED_PASSES)
 		transfer_stop(&peer->transfer); /* ends only a timed operation */
-	if (!peer->mr_sent || !transfer_next_run(&peer->transfer, 1, request))
+	if (!peer->mr_sent || !transfer_take_run(&peer->transfer, 1, request))
 		return false;
 	peer->posted++;
 	if (!request->signaled || take_order("peer-operation", '!'))
@@ -727,7 +726,7 @@ void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted)
 		peer->known_consumed = message.window.consumed;
 	} else if (message.type == MSG_DONE) {
 		peer->done_delivered = true;
-		peer->known_produced = peer->transfer.source.advertised_produced;
+		peer->known_produced = peer->transfer.source.reported_produced;
 		complete_without_hello(peer);
 	} else {
 		peer->verdict_delivered = true;
@@ -739,7 +738,9 @@ void peer_scribbles(const struct peer *peer)
 	const struct fake_qp *qp = qp_of(peer);
 	const struct fake_mr *mr = mr_of_rkey(qp, peer->region_rkey, peer->region_address, 1);
 
-	if (mr && mr->access & IBV_ACCESS_REMOTE_WRITE)
+	forbid(!mr || !(mr->access & IBV_ACCESS_REMOTE_WRITE),
+	       "the peer cannot write to the program's region any more");
+	if (mr)
 		fill_bytes((uint8_t *)(uintptr_t)peer->region_address, '!', 4);
 }
 
@@ -773,7 +774,7 @@ void peer_is_asked(struct peer *peer, const struct work *work)
 	forbid((work->opcode == IBV_WR_RDMA_READ) == writes() || !stream->plan.present,
 	       "the program performs the other operation");
 	forbid(work->rkey != RKEY || offset > span || work->length > span - offset,
-	       "the program accesses what was not announced");
+	       "the program accesses what was not advertised");
 	forbid(offset != peer->accessed % span,
 	       "the program accesses byte %lu of the ring for byte %lu of the stream",
 	       (unsigned long)offset, (unsigned long)peer->accessed);

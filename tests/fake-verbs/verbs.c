@@ -506,7 +506,7 @@ void check_notification(void)
 		forbid(!cq->armed && cq->posted,
 		       "the program waits, but the completion queue is not armed");
 		forbid(!TAILQ_EMPTY(&cq->completions),
-		       "the program waits, but no event announces the completions on the queue");
+		       "the program waits, but no event reports the completions on the queue");
 		forbid(cq->notified && !cq->polled_since_armed,
 		       "the queue is armed after polling: a completion in between causes no event");
 	}

@@ -328,7 +328,7 @@ static void run_one(struct probe *probe)
 			      .local = turn->local,
 			      .remote = turn->remote,
 			      .peer_verdict.status = turn->verdict },
-		.transfer = { .source.advertised_end = true,
+		.transfer = { .source.reported_end = true,
 			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
 		.peer_verdict = { .counted = turn->errors_there > 0,
 				  .errors = turn->errors_there - (turn->errors_there > 0),

@@ -18,8 +18,8 @@
  * - soft-iWARP never completes a READ that is outstanding when the connection ends.
  *
  * It assumes this of the rest of the program:
- * - a worker, which reads or stores a payload, may fail at any time until the incoming payload is
- *   verified (EVENT_GAVE_UP); a second worker may fail after the first one;
+ * - a helper, which reads or stores a payload, may fail at any time until the incoming payload is
+ *   verified (EVENT_GAVE_UP); a second helper may fail after the first one;
  * - a source ends sooner or later, so MSG_DONE is due at any time after the operation is posted or,
  *   unless done_follows_at_once(), after it has completed.
  *
@@ -58,7 +58,7 @@ enum notice {
 	NOTICE_HANDLED,
 };
 
-/* The progress of ACTION_DISCONNECT in the main thread. It grows until destroy(). */
+/* The progress of ACTION_DISCONNECT. It grows until destroy(). */
 enum disconnection {
 	DISCONNECTION_NONE,
 	DISCONNECTION_ASKED,
@@ -94,7 +94,7 @@ struct world {
 	struct side sides[2];    /* by enum role */
 	uint8_t lost;            /* the network has failed */
 	uint8_t faults;          /* faults so far, including premature deadlines and signals */
-	uint8_t worker_failures; /* number of EVENT_GAVE_UP at both sides; not faults */
+	uint8_t helper_failures; /* number of EVENT_GAVE_UP at both sides; not faults */
 };
 
 /* clang-format off */
@@ -128,7 +128,7 @@ static const char *const violation_names[] = { VIOLATIONS(TEXT) };
 	occurrence(OCCURRENCE_EVENT, "gets")                                            /* the event's type */ \
 	occurrence(OCCURRENCE_EXECUTED, "has its request executed:")                    /* work request */ \
 	occurrence(OCCURRENCE_COMPLETED, "gets the completion of its operation") \
-	occurrence(OCCURRENCE_DISCONNECT, "disconnects, in its main thread") \
+	occurrence(OCCURRENCE_DISCONNECT, "disconnects") \
 	occurrence(OCCURRENCE_FLUSH, "has its queue pair flushed by the disconnect")    /* before the program is notified */ \
 	occurrence(OCCURRENCE_LOSS, "loses the network; notified:")                     /* the notified sides, as bit flags */
 
@@ -196,14 +196,14 @@ static unsigned int fault_limit(void)
 }
 
 /*
- * Maximum number of failing workers in a run: both workers of one side, or one of each side. In a
- * run with a fault, fault_limit() limits faults and failing workers together.
+ * Maximum number of failing helpers in a run: both helpers of one side, or one of each side. In a
+ * run with a fault, fault_limit() limits faults and failing helpers together.
  */
-#define WORKER_FAILURES 2
+#define HELPER_FAILURES 2
 
 static bool fault_possible(const struct world *world)
 {
-	return (unsigned int)world->faults + world->worker_failures < fault_limit();
+	return (unsigned int)world->faults + world->helper_failures < fault_limit();
 }
 
 static void print_setting(void)
@@ -262,7 +262,7 @@ static void print_node(const struct node *node)
 /* Return a sum that grows with every event but EVENT_DRAINED, which comes with another event. */
 static int distance_from_start(const struct world *world)
 {
-	int distance = world->lost + world->faults + world->worker_failures;
+	int distance = world->lost + world->faults + world->helper_failures;
 
 	for (int i = 0; i < 2; i++) {
 		const struct side *side = &world->sides[i];
@@ -404,7 +404,7 @@ static struct protocol unpack(const struct side *side, enum role role)
  */
 static void judge_disconnect(const struct world *world, enum role role)
 {
-	if (!world->faults && !world->worker_failures &&
+	if (!world->faults && !world->helper_failures &&
 	    is_open(&world->sides[!role], REQUEST_OPERATION))
 		violate(VIOLATION_DISCONNECTED_EARLY);
 }
@@ -440,7 +440,7 @@ static bool is_due(const struct world *world, enum role role, enum status status
 	    world->sides[role].giving_up == GIVING_UP_NONE)
 		return status == as_received(STATUS_LOCAL_FAILURE) ||
 		       (damages() && status == STATUS_CONTENTS_WRONG);
-	return world->worker_failures ||
+	return world->helper_failures ||
 	       status == (damages() ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS);
 }
 
@@ -450,7 +450,7 @@ static void judge_ending(const struct world *world, enum role role)
 	enum status status = world->sides[role].protocol.status;
 
 	if (status == STATUS_SUCCESS &&
-	    (damages() || world->worker_failures || !complete(world, role)))
+	    (damages() || world->helper_failures || !complete(world, role)))
 		violate(VIOLATION_FALSE_SUCCESS);
 	else if (!world->faults && !is_due(world, role, status))
 		violate(VIOLATION_FALSE_FAILURE);
@@ -759,7 +759,7 @@ static void verifications(const struct world *world, enum role role)
 	proceed(&next, role, EVENT_VERIFIED, good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
 }
 
-/* Disconnect, in the main thread, after ACTION_DISCONNECT. */
+/* Disconnect after ACTION_DISCONNECT. */
 static void disconnections(const struct world *world, enum role role)
 {
 	struct world next = *world;
@@ -826,18 +826,18 @@ static enum giving_up way_of_giving_up(const struct side *side, enum role role)
 	return GIVING_UP_HEARD;
 }
 
-/* Let a worker fail. The failure of a second worker must not replace the first reason. */
-static void worker_failures(const struct world *world, enum role role)
+/* Let a helper fail. The failure of a second helper must not replace the first reason. */
+static void helper_failures(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
 	enum status reason = side->giving_up ? STATUS_CONTENTS_WRONG : STATUS_LOCAL_FAILURE;
 	struct world next = *world;
 
-	if (setting.tutorial[role] || world->worker_failures == WORKER_FAILURES ||
+	if (setting.tutorial[role] || world->helper_failures == HELPER_FAILURES ||
 	    (world->faults && !fault_possible(world)) ||
 	    (side->protocol.local >= LOCAL_VERIFIED && !side->giving_up))
 		return;
-	next.worker_failures++;
+	next.helper_failures++;
 	if (!side->giving_up)
 		next.sides[role].giving_up = (uint8_t)way_of_giving_up(side, role);
 	happen(&next, role, EVENT_GAVE_UP, reason);
@@ -925,7 +925,7 @@ static void make_successors(const struct world *world)
 		if (world->sides[role].protocol.phase == PHASE_FINISHED)
 			continue;
 		disturbances(world, role);
-		worker_failures(world, role);
+		helper_failures(world, role);
 	}
 }
 

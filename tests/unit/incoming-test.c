@@ -53,8 +53,6 @@ static struct transfer received(void)
 		.depth = 1,
 		.request_size = TRANSFER_REQUEST_SIZE,
 		.credits = TRANSFER_CREDITS,
-		.answer = TRANSFER_ANSWER,
-		.share = TRANSFER_SHARE,
 		.incoming = { .present = true, .length = SIZE, .passes = 1, .ring = SIZE },
 	};
 	struct transfer transfer;

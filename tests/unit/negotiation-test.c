@@ -45,7 +45,8 @@ TEST(a_region_is_usable_if_it_has_an_address_is_long_enough_and_does_not_wrap)
 #define ONE   HELLO_ONE_WAY
 #define PIPE  HELLO_UNKNOWN
 
-/* --max-size is 9. A side without a payload must announce length 0, a side with one must not. */
+/* --max-size is 9. The hello of a side without a payload must have length 0, that of a side with
+ * one must not. */
 TEST(an_incompatible_hello_is_refused)
 {
 	static const struct {
@@ -81,7 +82,7 @@ TEST(an_incompatible_hello_is_refused)
 		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, ONE, 9, REFUSAL_NONE },
 		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, ONE, 10, REFUSAL_LENGTH },
 		{ ROLE_CLIENT, READ, false, HELLO_CURRENT, READ, 0, 0, REFUSAL_LENGTH },
-		/* a server that ignores --one-way, or announces it without being asked */
+		/* a server that ignores --one-way, or sets it without being asked */
 		{ ROLE_CLIENT, WRITE, true, HELLO_CURRENT, WRITE, 0, 9, REFUSAL_OPERATION },
 		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, 0, 9, REFUSAL_OPERATION },
 		{ ROLE_CLIENT, READ, false, HELLO_CURRENT, READ, ONE, 9, REFUSAL_OPERATION },

@@ -30,10 +30,9 @@ enum {
 /* A side's plan in short; a field that is 0 has the default. */
 struct kind {
 	int flows;
-	uint64_t length, ring, announced; /* bytes; `announced`: the peer's ring; 0: no MSG_MR */
-	unsigned int depth, passes;       /* defaults: 16, 1 */
-	uint64_t request;                 /* maximum bytes of a request */
-	unsigned int share;               /* progress of 1/share of the ring is reported at once */
+	uint64_t length, ring, advertised; /* bytes; `advertised`: the peer's ring; 0: no MSG_MR */
+	unsigned int depth, passes;        /* defaults: 16, 1 */
+	uint64_t request;                  /* maximum bytes of a request */
 };
 
 static struct transfer_plan plan_of(const struct kind *kind)
@@ -51,8 +50,6 @@ static struct transfer_plan plan_of(const struct kind *kind)
 		.depth = kind->depth ? kind->depth : 16,
 		.request_size = kind->request ? kind->request : TRANSFER_REQUEST_SIZE,
 		.credits = TRANSFER_CREDITS,
-		.answer = TRANSFER_ANSWER,
-		.share = kind->share ? kind->share : TRANSFER_SHARE,
 		.outgoing = stream,
 		.incoming = stream,
 	};
@@ -68,8 +65,8 @@ static struct transfer begin(struct kind kind)
 	struct transfer side;
 
 	transfer_init(&side, &plan);
-	if (kind.announced)
-		assert_null(transfer_accept_region(&side, kind.announced, 0));
+	if (kind.advertised)
+		assert_null(transfer_accept_region(&side, kind.advertised, 0));
 	transfer_window_time(&side, 0);
 	return side;
 }
@@ -90,7 +87,7 @@ static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 	struct transfer_run request;
 	unsigned int requests = 0;
 
-	while (requests < most && transfer_next_run(side, 1, &request)) {
+	while (requests < most && transfer_take_run(side, 1, &request)) {
 		requests++;
 		if (request.signaled)
 			assert_true(transfer_record_completed(side, request.number, now));
@@ -117,11 +114,12 @@ static void tell_of(const char *promise, struct kind kind)
 	it.steps = 0;
 }
 
-static void tell(const char *promise, int flows, uint64_t length, uint64_t ring, uint64_t announced)
+static void tell(const char *promise, int flows, uint64_t length, uint64_t ring,
+		 uint64_t advertised)
 {
 	tell_of(promise,
 		(struct kind){
-			.flows = flows, .length = length, .ring = ring, .announced = announced });
+			.flows = flows, .length = length, .ring = ring, .advertised = advertised });
 }
 
 /* End a step: ask when MSG_WINDOW is due, as the programs do in every turn of their loop. */
@@ -227,7 +225,7 @@ static void posts_run(unsigned int most, unsigned int count, uint64_t size, bool
 		it.side.plan.writes ? &it.side.source.stream : &it.side.sink.stream;
 	struct transfer_run run = { .count = 0 };
 
-	expect(transfer_next_run(&it.side, most, &run) && run.count == count && run.size == size &&
+	expect(transfer_take_run(&it.side, most, &run) && run.count == count && run.size == size &&
 		       run.stride == size && run.signaled == signaled &&
 		       run.number == before.requests_posted + 1 &&
 		       run.local == before.posted % stream->plan.ring &&
@@ -239,7 +237,7 @@ static void posts_no_run(unsigned int most)
 {
 	struct transfer_run run;
 
-	expect(!transfer_next_run(&it.side, most, &run), __func__);
+	expect(!transfer_take_run(&it.side, most, &run), __func__);
 }
 
 static void rejected(uint64_t request)
@@ -299,7 +297,7 @@ static void peer_done(const char *wrong, uint64_t bytes)
 
 /* Steps: this side's MSG_MR, MSG_WINDOW (and when it is due) and MSG_DONE. */
 
-static void announces(uint64_t produced)
+static void advertises(uint64_t produced)
 {
 	expect(transfer_advertise(&it.side) == produced, __func__);
 }
@@ -391,10 +389,10 @@ TEST(progress_is_reported_when_it_is_large_or_old_as_far_as_credits_allow)
 	tell("a good verdict reports all consumed and stored bytes, without a window", IN, MIB, 64 * KIB, 0);
 	at(100); hears(NULL, (struct window){ .produced = 8 * KIB }); copies(8 * KIB); due(350); stores_up_to(8 * KIB);
 	due(350); sends_verdict(); due(NEVER); at(350); silent();
-	is(it.side.sink.advertised_consumed, 8 * KIB); is(it.side.sink.advertised_stored, 8 * KIB);
+	is(it.side.sink.reported_consumed, 8 * KIB); is(it.side.sink.reported_stored, 8 * KIB);
 
 	tell("MSG_DONE reports all bytes that were read", IN | READ, 100000, 100000, 0);
-	region(NULL, 100000, 100000); at(100); posts_all(); due(350); done(0); is(it.side.sink.advertised_consumed, 100000);
+	region(NULL, 100000, 100000); at(100); posts_all(); due(350); done(0); is(it.side.sink.reported_consumed, 100000);
 	due(NEVER);
 
 	tell("a quarter of the ring is reported at once", BOTH, 4 * MIB, MIB, MIB);
@@ -405,9 +403,9 @@ TEST(progress_is_reported_when_it_is_large_or_old_as_far_as_credits_allow)
 		is(it.side.source.stream.quarter, ring < 8 ? 1 : 2);
 	}
 	/* EARLY: the source may refill only consumed bytes, so it does not wait for 250 ms */
-	for (uint64_t announced = 32 * KIB; announced <= 8 * MIB; announced *= 16) {
-		tell("a quarter of a short ring of this side is reported at once", BOTH | EARLY, MIB, 16 * KIB, announced);
-		region(NULL, announced, 0);
+	for (uint64_t advertised = 32 * KIB; advertised <= 8 * MIB; advertised *= 16) {
+		tell("a quarter of a short ring of this side is reported at once", BOTH | EARLY, MIB, 16 * KIB, advertised);
+		region(NULL, advertised, 0);
 		fills(4 * KIB - 1); posts_all(); silent(); fills(1); posts_all();
 		says((struct window){ .produced = 4 * KIB });
 	}
@@ -433,11 +431,11 @@ TEST(progress_is_reported_when_it_is_large_or_old_as_far_as_credits_allow)
 	hears(NULL, (struct window){ .produced = 16 * KIB }); due(250); silent();
 
 	tell("a timed READ that repeats needs no window after MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
-	fills(100000); announces(100000); at(1000); silent(); due(NEVER);
+	fills(100000); advertises(100000); at(1000); silent(); due(NEVER);
 
 	tell_of("the first posted request is reported when it is 250 ms old",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 16 * KIB });
-	fills(MIB); announces(0); peer_done(NULL, 0); nothing_owed(); due(NEVER); at(100);
+	fills(MIB); advertises(0); peer_done(NULL, 0); nothing_owed(); due(NEVER); at(100);
 	posts_run(1, 1, 16 * KIB, false); wire_owes(); due(350);
 	at(200); posts_run(1, 1, 16 * KIB, false); wire_owes(); due(350);
 
@@ -465,14 +463,12 @@ TEST(progress_is_reported_when_it_is_large_or_old_as_far_as_credits_allow)
 
 TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 {
-	tell_of("a request ends where a ring ends", (struct kind){ BOTH, MIB, 61440, 40960, .depth = 1, .share = 1 });
-	fills_all(); posts_run(1, 1, 40960, true); completes(1); at(250); says((struct window){ .produced = 40960 });
-	hears(NULL, (struct window){ .consumed = 40960 });
-	fills_all(); posts_run(1, 1, 20480, true); completes(2); at(500);
-	says((struct window){ .received = 1, .produced = 61440 }); hears(NULL, (struct window){ 1, 0, 61440, 0, false });
-	fills_all(); posts_run(1, 1, 20480, true); completes(3); at(750);
-	says((struct window){ .received = 2, .produced = 81920 }); hears(NULL, (struct window){ 2, 0, 81920, 0, false });
-	fills_all(); posts_run(1, 1, 40960, true);
+	/* a quarter of the advertised ring is 10240 bytes; the rings end after 25000 and 40960 bytes */
+	tell_of("a request ends where a ring ends", (struct kind){ BOTH, MIB, 25000, 40960, .depth = 1 });
+	fills_all(); posts_run(1, 1, 10240, true); completes(1); posts_run(1, 1, 10240, true); completes(2); fills_all();
+	posts_run(1, 1, 4520, true); completes(3); fills_all(); posts_run(1, 1, 10240, true); completes(4); fills_all();
+	at(250); says((struct window){ .produced = 35240 }); hears(NULL, (struct window){ .consumed = 35240 });
+	posts_run(1, 1, 5720, true);
 
 	tell_of("a rejected request and all later ones are not outstanding",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
@@ -532,7 +528,7 @@ TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 		tell_of("as many requests are outstanding as the depth allows",
 			(struct kind){ OUT, 64, 64, 64, .depth = depth, .passes = 100 });
 		fills_all();
-		while (transfer_next_run(&it.side, 32, &run)) {
+		while (transfer_take_run(&it.side, 32, &run)) {
 			is(run.stride + run.local + run.remote, 0);
 			count += run.count;
 			last = run.signaled ? count : last;
@@ -543,11 +539,11 @@ TEST(requests_are_split_at_ring_ends_limited_by_depth_and_counted_once)
 
 	tell("a stream may have more than 2^32 bytes", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
 	while (!transfer_has_operated(&it.side)) {
-		struct window advertised;
+		struct window reported;
 
 		fills_all(); posts_all(); it.now += 250;
-		if (take_window(&it.side, it.now, &advertised))
-			hears(NULL, (struct window){ .received = it.side.credits.sent, .consumed = advertised.produced });
+		if (take_window(&it.side, it.now, &reported))
+			hears(NULL, (struct window){ .received = it.side.credits.sent, .consumed = reported.produced });
 	}
 	done((uint64_t)3 << 39);
 }
@@ -603,7 +599,7 @@ TEST(size_and_number_of_requests_are_limited_by_ring_and_device)
 		snprintf(promise, sizeof(promise), "%" PRIu64 " bytes in a ring of %" PRIu64,
 			rows[i].bytes, rows[i].ring);
 		tell_of(promise, (struct kind){ OUT, MIB, MIB, rows[i].ring, .depth = 100, .request = rows[i].device });
-		fills(MIB); is(transfer_next_run(&it.side, 1, &run), true); is(run.size, rows[i].bytes);
+		fills(MIB); is(transfer_take_run(&it.side, 1, &run), true); is(run.size, rows[i].bytes);
 		is(it.side.operation.depth, rows[i].outstanding);
 	}
 }
@@ -671,7 +667,7 @@ TEST(timed_and_counted_passes_end_whole_and_a_pipe_ends_after_its_bytes)
 static void tell_middle(const char *promise)
 {
 	tell(promise, BOTH | READ, MIB, 64 * KIB, 0);
-	announces(0); region(NULL, 64 * KIB, 40000); fills(50000); posts_all();
+	advertises(0); region(NULL, 64 * KIB, 40000); fills(50000); posts_all();
 	says((struct window){ .produced = 50000, .consumed = 40000 });
 	hears(NULL, (struct window){ 1, 50000, 40000, 30000, false });
 }
@@ -679,11 +675,11 @@ static void tell_middle(const char *promise)
 TEST(messages_that_break_a_rule_are_rejected)
 {
 	tell("MSG_MR produces at most the size of its region and the length of the stream", BOTH | READ, 100000, 100000, 0);
-	region(NULL, 1000, 1000); region("advertises more ready bytes than it has", 1000, 1001); region(NULL, MIB, 100000);
-	region("advertises more ready bytes than the payload has", MIB, 100001); region("has no memory", 0, 0);
+	region(NULL, 1000, 1000); region("has fewer bytes than are ready", 1000, 1001); region(NULL, MIB, 100000);
+	region("has more ready bytes than the payload", MIB, 100001); region("has no memory", 0, 0);
 
 	tell("a peer never reports the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
-	region("advertises more ready bytes than the payload has", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
+	region("has more ready bytes than the payload", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
 	sink_ends(LENGTH_UNKNOWN);
 	is(it.side.sink.stream.flow_controlled, true);
 	hears("reports more produced bytes than agreed", (struct window){ .produced = UINT64_MAX });
@@ -750,13 +746,13 @@ TEST(transfer_names_the_party_that_it_waits_for)
 	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
 	hears("marks the end of the payload twice", (struct window){ 1, 300000, 0, 0, true });
 
-	tell("the transfer waits until the peer has read the bytes advertised as produced", OUT | READ, MIB, 64 * KIB, 0);
-	fills(40000); announces(40000); at(10); peer_owes(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
+	tell("the transfer waits until the peer has read the bytes reported as produced", OUT | READ, MIB, 64 * KIB, 0);
+	fills(40000); advertises(40000); at(10); peer_owes(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
 	nothing_owed(); at(30); fills(1000); nothing_owed();
 	at(300); says((struct window){ .received = 1, .produced = 41000 }); peer_owes();
 
 	/* further completions change nothing until the peer reports consumed bytes */
-	tell("the transfer waits until the peer has consumed the bytes advertised as produced", OUT, MIB, 64 * KIB, 64 * KIB);
+	tell("the transfer waits until the peer has consumed the bytes reported as produced", OUT, MIB, 64 * KIB, 64 * KIB);
 	at(10); peer_done(NULL, 0); at(20); fills(10000); posts_run(1, 1, 10000, true); wire_owes(); at(30);
 	completes(1); nothing_owed();
 	at(300); says((struct window){ .produced = 10000 }); peer_owes(); at(310); fills(1000); posts_run(1, 1, 1000, true);
@@ -774,7 +770,7 @@ TEST(transfer_names_the_party_that_it_waits_for)
 	for (unsigned int times = 1; times <= 3; times++) {
 		tell_of("a peer that is done has read all passes: the transfer does not wait for it",
 			(struct kind){ OUT | READ, 100000, 100000, .passes = times });
-		fills_all(); announces(100000); at(10); peer_owes(); at(20); peer_done(NULL, 0); nothing_owed();
+		fills_all(); advertises(100000); at(10); peer_owes(); at(20); peer_done(NULL, 0); nothing_owed();
 		is(it.side.source.consumed, times * 100000);
 	}
 
@@ -802,7 +798,6 @@ TEST(length_that_overflows_is_not_taken_for_unknown)
 		const struct transfer_plan plan = {
 			.depth = 1,
 			.request_size = 1,
-			.share = 1,
 			.outgoing = { true, cases[i].length, cases[i].passes, 1 },
 		};
 		struct transfer side;
@@ -847,7 +842,7 @@ TEST(fast_wires_get_more_bytes_in_flight)
 			struct transfer_run run;
 			struct transfer_signal next;
 
-			while (transfer_next_run(&transfer, 32, &run))
+			while (transfer_take_run(&transfer, 32, &run))
 				;
 			next = next_signal(operation);
 			now += (int64_t)((next.position - operation->completed) / cases[i].wire);
@@ -874,12 +869,12 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	struct transfer_run run, alone;
 	bool posted = false, more = true;
 
-	for (; transfer_next_run(many, most, &run); posted = true) {
+	for (; transfer_take_run(many, most, &run); posted = true) {
 		assert_true(more);
 		more = run.more;
 		assert_between(run.count, 1, most);
 		for (unsigned int i = 0; i < run.count; i++) {
-			assert_true(transfer_next_run(one, 1, &alone));
+			assert_true(transfer_take_run(one, 1, &alone));
 			assert_true(alone.count == 1 && alone.number == run.number + i);
 			assert_true(alone.local == run.local + i * run.stride);
 			assert_true(alone.remote == run.remote + i * run.stride);
@@ -888,19 +883,19 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 		}
 	}
 	assert_false(posted && more);
-	assert_false(transfer_next_run(one, 1, &alone));
+	assert_false(transfer_take_run(one, 1, &alone));
 	assert_same_bytes(one, many, sizeof(*one));
 }
 
 /*
- * Let time pass: workers fill most of a piece and copy a whole one, the peer consumes all produced
+ * Let time pass: helpers fill most of a piece and copy a whole one, the peer consumes all produced
  * bytes, and one completion comes.
  */
 static void go_on(struct transfer *side, int64_t now)
 {
 	const struct transfer_operation *operation = &side->operation;
 	struct piece piece;
-	struct window advertised, room = { .produced = side->sink.produced };
+	struct window reported, room = { .produced = side->sink.produced };
 
 	if (transfer_next_fill(side, &piece))
 		transfer_record_filled(side, (2 * piece.size + 2) / 3);
@@ -908,9 +903,9 @@ static void go_on(struct transfer *side, int64_t now)
 		transfer_record_copied(side, piece.size);
 	if (operation->signals_completed < operation->signals_posted)
 		assert_true(transfer_record_completed(side, next_signal(operation).request, now));
-	if (take_window(side, now, &advertised)) {
+	if (take_window(side, now, &reported)) {
 		room.received = side->credits.sent;
-		room.consumed = advertised.produced;
+		room.consumed = reported.produced;
 		assert_null(transfer_accept_window(side, &room));
 	}
 }
@@ -934,9 +929,9 @@ TEST(runs_contain_the_same_requests_as_single_calls)
 	EACH_ROW (i, kinds) {
 		for (unsigned int most = 1; most <= 40; most++) {
 			struct transfer one = begin(kinds[i]), many;
-			uint64_t produced = kinds[i].flows & READ ? kinds[i].announced : 0;
+			uint64_t produced = kinds[i].flows & READ ? kinds[i].advertised : 0;
 
-			assert_null(transfer_accept_region(&one, kinds[i].announced, produced));
+			assert_null(transfer_accept_region(&one, kinds[i].advertised, produced));
 			for (int64_t now = 0; !transfer_has_operated(&one); now += 25) {
 				many = one;
 				post_alike(&one, &many, most);
