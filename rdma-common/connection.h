@@ -61,7 +61,8 @@ struct connection *connection_create(struct program *program, struct rdma_cm_id 
 
 /*
  * Destroy the connection's resources, in the one order that works. Print a warning for each
- * resource that remains. Free the connection, unless its completion queue remains.
+ * resource that remains. Free the connection, unless its completion queue remains. A connection
+ * with a session must be joined first.
  */
 void connection_destroy(struct connection *connection);
 
@@ -151,8 +152,8 @@ enum wakeup connection_wait(struct program *program, int64_t deadline, struct cm
 void connection_extend_deadline(struct connection *connection);
 
 /*
- * Join the thread of a session that connection_wait() has reported as ended, or complete a session
- * that never had a thread. Return connection->outcome.status.
+ * Join the thread of a session that connection_wait() has reported as ended, or complete a
+ * connection that never had a thread, and free its session. Return connection->outcome.status.
  *
  * A caller that reports several sessions at the end may call this again, because a device that was
  * removed meanwhile explains a lost peer. Call report_session() or probe_take() next, then

@@ -46,7 +46,7 @@ struct incoming {
 enum incoming_step {
 	INCOMING_WAITS,    /* nothing to do until the peer or the helper makes progress */
 	INCOMING_MOVED,    /* the call made progress */
-	INCOMING_COMPLETE, /* all bytes are verified and, with --output, stored */
+	INCOMING_COMPLETE, /* with `all`: every byte is verified and, with --output, stored */
 	INCOMING_FAILED,   /* `failure` states the reason */
 };
 

@@ -43,7 +43,8 @@ struct memory_budget {
 	uint64_t total; /* bytes for sessions: a quarter of the memory that this process may use */
 	const char *source; /* name of that memory for messages: a static string */
 	uint64_t locked; /* bytes that may be registered. UINT64_MAX if the limit does not apply. */
-	uint64_t lock_limit; /* RLIMIT_MEMLOCK, which some drivers apply to every process */
+	/* RLIMIT_MEMLOCK, which some drivers apply to every process. UINT64_MAX if unlimited. */
+	uint64_t lock_limit;
 };
 
 /* Read the budget that the machine's memory and RLIMIT_MEMLOCK allow. */

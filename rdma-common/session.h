@@ -235,7 +235,10 @@ static inline bool window_is_allowed(const struct session *session)
 	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
 }
 
-/* Return when the next clock is due: until then the thread may wait. */
+/*
+ * Return when the next clock is due: until then the thread may wait. The age of unreported progress
+ * may count from this call (transfer_window_time()).
+ */
 int64_t session_due(struct session *session);
 
 #endif

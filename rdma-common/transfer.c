@@ -361,7 +361,7 @@ const char *transfer_accept_region(struct transfer *transfer, uint64_t ring, uin
 
 /* ---- MSG_WINDOW: sending ---- */
 
-/* Return true if half of the peer's MSG_WINDOWs are unconfirmed: then answer at once. */
+/* Return true if half of the peer's MSG_WINDOWs, rounded up, are unconfirmed: then answer. */
 static bool is_obliged(const struct transfer_credits *credits, const struct transfer_plan *plan)
 {
 	return credits->received - credits->reported >= (plan->credits + 1) / 2;

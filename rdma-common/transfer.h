@@ -81,8 +81,8 @@ struct transfer_plan {
 	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
 	uint64_t request_size; /* maximum bytes of a request */
 	/*
-	 * Maximum number of unconfirmed MSG_WINDOWs of each side. It is 0 if the peer does not know
-	 * MSG_WINDOW.
+	 * Maximum number of unconfirmed MSG_WINDOWs of each side, at least 3. It is 0 if the peer
+	 * does not know MSG_WINDOW.
 	 */
 	unsigned int credits;
 	struct stream_plan outgoing; /* this side is the source */

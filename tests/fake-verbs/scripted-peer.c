@@ -166,8 +166,10 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	return size;
 }
 
-/* Plan a stream. The hello of its sender has the length, that of the operating side the number of
- * passes. */
+/*
+ * Plan a stream. The hello of its sender has the length, that of the operating side the number of
+ * passes.
+ */
 static struct stream_plan plan_stream(bool present, const struct hello *sender,
 				      const struct hello *operator)
 {
@@ -740,8 +742,7 @@ void peer_scribbles(const struct peer *peer)
 
 	forbid(!mr || !(mr->access & IBV_ACCESS_REMOTE_WRITE),
 	       "the peer cannot write to the program's region any more");
-	if (mr)
-		fill_bytes((uint8_t *)(uintptr_t)peer->region_address, '!', 4);
+	fill_bytes((uint8_t *)(uintptr_t)peer->region_address, '!', 4);
 }
 
 /*

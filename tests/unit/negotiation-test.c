@@ -45,8 +45,10 @@ TEST(a_region_is_usable_if_it_has_an_address_is_long_enough_and_does_not_wrap)
 #define ONE   HELLO_ONE_WAY
 #define PIPE  HELLO_UNKNOWN
 
-/* --max-size is 9. The hello of a side without a payload must have length 0, that of a side with
- * one must not. */
+/*
+ * --max-size is 9. The hello of a side without a payload must have length 0, that of a side with
+ * one must not.
+ */
 TEST(an_incompatible_hello_is_refused)
 {
 	static const struct {

@@ -116,6 +116,7 @@ TEST(the_budget_is_a_quarter_of_the_memory_and_obeys_the_locked_memory_limit)
 		assert_true(budget.total == (hides ? UINT64_MAX / 4 : quarter));
 		assert_string_equal(budget.source, "this machine's memory");
 		assert_int_equal(budget.locked, 4096);
+		assert_int_equal(budget.lock_limit, 4096);
 		assert_int_equal(memory_lock_limit().bytes, 4096);
 		assert_true(memory_lock_limit().applies);
 		limit.rlim_cur = limit.rlim_max;

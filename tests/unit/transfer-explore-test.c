@@ -121,7 +121,6 @@ enum fault {
 	FAULT_NO_COMPLETIONS,
 	FAULT_REFILL_EARLY,
 	FAULT_DONE_EARLY,
-	FAULT_NO_RESERVE,
 	FAULTS
 };
 
@@ -135,6 +134,7 @@ struct setting {
 	uint8_t length[2], passes[2];
 	uint8_t source_ring[2], sink_ring[2]; /* bytes, for streams 0 and 1 */
 	uint8_t depth, request_size;
+	uint8_t threshold; /* bytes of progress to report at once. 0: a quarter of a ring. */
 	enum fault fault;
 };
 
@@ -545,6 +545,15 @@ static void completions(const struct world *before, int number)
 
 /* ---- Possible events: messages ---- */
 
+/* A quarter of such a short ring is a byte, so that any progress would be reported at once. */
+static void set_threshold(struct transfer *transfer)
+{
+	if (!setting.threshold)
+		return;
+	transfer->source.stream.quarter = setting.threshold;
+	transfer->sink.stream.quarter = setting.threshold;
+}
+
 static const char *handle(struct world *world, int number, const struct entry *entry)
 {
 	const struct side *peer = &world->sides[!number];
@@ -558,6 +567,7 @@ static const char *handle(struct world *world, int number, const struct entry *e
 		world->sides[number].met = 1;
 		refusal =
 			transfer_accept_region(transfer, advertised_ring(number), window.produced);
+		set_threshold(transfer);
 		transfer->operation.grows = false; /* the model has no clock to measure with */
 		return refusal;
 	case ENTRY_WINDOW:
@@ -754,7 +764,7 @@ static struct transfer_plan plan_side(int number)
 		.completes_early = setting.completes_early && setting.fault != FAULT_REFILL_EARLY,
 		.depth = setting.depth,
 		.request_size = setting.request_size,
-		.credits = setting.fault == FAULT_NO_RESERVE ? 1 : 3,
+		.credits = 3,
 		.outgoing = plan_stream(number, true),
 		.incoming = plan_stream(!number, false),
 	};
@@ -770,6 +780,7 @@ static bool explore(void)
 		struct transfer_plan plan = plan_side(number);
 
 		transfer_init(&start.sides[number].transfer, &plan);
+		set_threshold(&start.sides[number].transfer);
 		begin_to_fill(&start, number);
 	}
 	return explore_from(&start);
@@ -859,14 +870,18 @@ TEST(passes_arrive_in_every_order_of_events)
 	finish();
 }
 
-/* Vary the depth, the requests per completion, and the share of a ring that is reported at once. */
+/* Vary the depth, the requests per completion, and the progress that is reported at once. */
 TEST(streams_arrive_with_various_depths_and_report_thresholds)
 {
 	static const uint8_t depths[] = { 1, 3, 8 };
 
-	for (int kind = 0; kind < 16 * 3; kind++) {
-		set_alike(3 + 2 * (kind & 1), kind & 2, kind & 8 ? 4 : 3, kind & 4 ? 4 : 2);
-		setting.depth = depths[kind / 16];
+	for (int kind = 0; kind < 32 * 3; kind++) {
+		int source = kind & 8 ? 4 : 3, sink = kind & 4 ? 4 : 2;
+		int shorter = source < sink ? source : sink;
+
+		set_alike(3 + 2 * (kind & 1), kind & 2, source, sink);
+		setting.threshold = (uint8_t)(kind & 16 ? shorter : shorter / 2);
+		setting.depth = depths[kind / 32];
 		setting.request_size = setting.depth == 8 && !(kind & 1) ? 1 : 3;
 		must_hold();
 	}
@@ -878,8 +893,7 @@ TEST(streams_arrive_with_various_depths_and_report_thresholds)
 enum {
 	READS = 1,
 	WRITES = 2,
-	UNKNOWN = 4,
-	BOTH_WAYS = 8
+	UNKNOWN = 4
 };
 
 /* clang-format off */
@@ -903,7 +917,6 @@ static const struct {
 	[FAULT_NO_COMPLETIONS] = { "no request asks for a completion", READS | WRITES, VIOLATION_STUCK },
 	[FAULT_REFILL_EARLY] = { "completions that come early are mistaken for delivery", WRITES, VIOLATION_OVERWRITTEN },
 	[FAULT_DONE_EARLY] = { "MSG_DONE is posted before the operation has ended", READS, VIOLATION_AFTER_DONE },
-	[FAULT_NO_RESERVE] = { "the last credit is not reserved for an answer", READS | WRITES | BOTH_WAYS, VIOLATION_STUCK },
 };
 
 /* clang-format on */
@@ -916,7 +929,6 @@ static void find_break(enum fault fault, bool writes)
 		return;
 	set_alike(5, sessions & UNKNOWN, 3, 2);
 	setting.writes = writes;
-	setting.both = sessions & BOTH_WAYS;
 	setting.completes_early = fault == FAULT_REFILL_EARLY;
 	setting.fault = fault;
 	print_message("%s: ", breaks[fault].text);
