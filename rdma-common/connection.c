@@ -452,10 +452,12 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
+/* A thread that has not started yet finds the notification when it begins. */
 static void notify_thread(struct connection *connection, enum notification notification)
 {
 	atomic_fetch_or(&connection->shared.notifications, notification);
-	eventfd_write(connection->shared.wake, 1);
+	if (connection->running)
+		eventfd_write(connection->shared.wake, 1);
 }
 
 /* Notify the connection's thread that the peer is lost. Without a thread, record the loss. */
