@@ -111,8 +111,8 @@ Description: verify one-sided RDMA between two hosts
  hosts, rails and paths. It needs Python.
 endef
 
-# The programs contain parts of xxHash, whose licence (BSD-2-Clause) wants its notice in each package. Take the notice
-# from the header.
+# The programs contain parts of xxHash, whose licence (BSD-2-Clause) demands its notice in each package. Take it from
+# xxhash.h.
 build/LICENSE.xxHash: FORCE
 	@mkdir -p build
 	{ printf 'The programs contain parts of the library xxHash:\n\n' && \

@@ -106,8 +106,8 @@ struct session {
 	struct message messages[4];
 	struct window window;           /* the last window that was sent */
 	unsigned int posted, completed; /* send work requests */
-	const char *over; /* the reason why the session cannot continue; NULL: it can */
-	bool reported;    /* reported on standard output */
+	const char *over;               /* the reason why the session cannot continue, or NULL */
+	bool reported;                  /* reported on standard output */
 };
 
 /* ---- Waiting ---- */

@@ -23,7 +23,7 @@ struct node {
 
 /* An entry of the hash table of nodes. */
 struct slot {
-	uint32_t number; /* index of the node, plus 1; 0: empty */
+	uint32_t number; /* index of the node, plus 1. 0 is empty. */
 	uint32_t hash;   /* the upper half of its world's hash */
 };
 

@@ -58,7 +58,7 @@ static struct recorded_host {
 
 /* ---- Records ---- */
 
-/* Return the record of this kind after `last`, or the first one if that is NULL; NULL: none. */
+/* Return the next record of this kind after `last`, or the first one for NULL. NULL ends them. */
 static const struct record *next_record(const char *kind, const struct record *last)
 {
 	const struct record *record = last ? last + 1 : host.records;
@@ -68,7 +68,7 @@ static const struct record *next_record(const char *kind, const struct record *l
 	return record < host.records + host.record_count ? record : NULL;
 }
 
-/* Return the text after "key=" in a record; NULL: the record lacks this key. */
+/* Return the text after "key=" in a record, or NULL if the record lacks this key. */
 static const char *value_in(const struct record *record, const char *key)
 {
 	size_t size = strlen(key);
@@ -106,7 +106,7 @@ static bool is_first_of_its_name(const struct record *record)
 	return first == record;
 }
 
-/* Return the index of a network interface; 0: this namespace does not have it. */
+/* Return the index of a network interface, or 0 if this namespace does not have it. */
 static unsigned int link_index(const char *name)
 {
 	unsigned int index = 0;
@@ -119,7 +119,7 @@ static unsigned int link_index(const char *name)
 	return 0;
 }
 
-/* Return the name of a network interface; NULL: this namespace does not have it. */
+/* Return the name of a network interface, or NULL if this namespace does not have it. */
 static const char *link_name(unsigned int index)
 {
 	for (const struct record *link = NULL; (link = next_record("link", link));) {
@@ -144,7 +144,7 @@ static struct in6_addr gid_of(const char *text)
 
 /* ---- The file ---- */
 
-/* Take the next word of a line, which blanks end; NULL: there is none. */
+/* Take the next word of a line, which blanks end. Return NULL if there is none. */
 static char *take_word(char **line)
 {
 	char *word;
@@ -317,7 +317,7 @@ static void put_link(const char *name)
 	}
 }
 
-/* Return the first line of a file in the temporary folder; empty: there is no such file. */
+/* Return the first line of a file in the temporary folder, or "" if there is no such file. */
 __attribute__((format(printf, 1, 2))) static const char *line_in(const char *format, ...)
 {
 	static char line[256];

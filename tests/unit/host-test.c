@@ -46,7 +46,7 @@ static struct ibv_context contexts[ADAPTERS], *opened[ADAPTERS];
 static struct host_address addresses[ADAPTERS * ADDRESSES];
 static struct host_view view;
 
-/* Return the index of a network interface: 2 for eth2; 0: the name has no number. */
+/* Return the index of a network interface, such as 2 for eth2, or 0 without a number. */
 static unsigned int number_of(const char *interface)
 {
 	return (unsigned int)strtoul(interface + strcspn(interface, "0123456789"), NULL, 10);

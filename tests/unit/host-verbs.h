@@ -259,7 +259,7 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 	return 0;
 }
 
-/* Return the interface that has an address of this host; NULL: none has it. */
+/* Return the interface that has an address of this host, or NULL if none has it. */
 static const char *interface_of(const struct sockaddr *address)
 {
 	const struct in6_addr wanted = gid_of_address(address);

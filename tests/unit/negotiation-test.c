@@ -133,7 +133,7 @@ TEST(repeating_a_payload_of_unknown_length_is_refused)
 		enum operation operation;
 		bool own_pipe;      /* this side's payload has an unknown length */
 		unsigned int flags; /* the peer's flags; PIPE: its payload has an unknown length */
-		unsigned int own, peers; /* passes of each side; 0: until --duration is over */
+		unsigned int own, peers; /* passes of each side. 0 lasts for --duration. */
 		enum refusal refusal;
 	} cases[] = {
 		{ "cs", READ, true, PIPE, 1, 1, REFUSAL_NONE },

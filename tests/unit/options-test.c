@@ -24,7 +24,7 @@ static void capture(FILE **stream)
 	assert_non_null(*stream);
 }
 
-/* Stop capturing, and check that the text contains `words`; NULL: that it is empty. */
+/* Stop capturing, and check that the text contains `words`, or is empty for NULL. */
 static void release(const char *words)
 {
 	fclose(*captured.stream);

@@ -56,9 +56,9 @@ enum call {
 	CALLS
 };
 
-/* The properties of the fake disk; 0: no effect. */
+/* The properties of the fake disk. A property of 0 has no effect. */
 struct disk {
-	uid_t user;         /* effective user; ROOT: user 0; 0: the real user */
+	uid_t user;         /* effective user. ROOT is user 0, and 0 the real user. */
 	uid_t owner;        /* owner of links, pipes and devices */
 	uid_t file_owner;   /* owner of the regular files */
 	uid_t folder_owner; /* owner of the folders */
@@ -68,8 +68,8 @@ struct disk {
 	const char *link;   /* target of a link that replaces the name before open(2) */
 	gid_t group;        /* group of the old file */
 	mode_t folder_mode; /* additional mode bits of folders */
-	int errors[CALLS];  /* errno of each call; 0: it succeeds */
-	uint64_t rate;      /* bytes that a sync writes in a second; 0: no limit */
+	int errors[CALLS];  /* errno of each call. 0 lets it succeed. */
+	uint64_t rate;      /* bytes that a sync writes in a second. 0 is no limit. */
 	uint64_t reserve;   /* free blocks that are reserved for root */
 	bool blockless, sizeless; /* the numbers of blocks, or their size, are unknown */
 	bool is_block;            /* each file is a block device */

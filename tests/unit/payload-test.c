@@ -34,14 +34,14 @@ static atomic_bool cancelled;
 
 /* The behavior of these functions. All zero: they behave as the C library's. */
 struct calls {
-	size_t most;  /* maximum bytes of a call, and every other call fails with EAGAIN or EINTR;
-			 0: neither */
+	size_t most;  /* maximum bytes of a call, and every other call fails with EAGAIN or EINTR.
+			 0 does neither. */
 	bool fail;    /* calls fail after `later` bytes */
-	int error;    /* errno of the failure; 0: end of file */
+	int error;    /* errno of the failure. 0 is the end of the file. */
 	size_t later; /* bytes that are moved before the failure */
 	off_t claims; /* bytes that fstat() adds to the size of a file */
-	int taken;    /* errno of mkostemp(); 0: success */
-	rlim_t limit; /* maximum size of a file; 0: no limit */
+	int taken;    /* errno of mkostemp(). 0 is success. */
+	rlim_t limit; /* maximum size of a file. 0 is no limit. */
 };
 
 static struct calls calls;
@@ -277,8 +277,8 @@ struct source {
 	bool says_nothing; /* fstat(2) reports size 0, as for files in /proc */
 	off_t more;        /* bytes that fstat(2) reports in excess, as for files in sysfs */
 	useconds_t pause;
-	size_t most;         /* maximum bytes of a call; 0: no limit */
-	size_t first_memory; /* bytes of a pipe that are in memory after loading; 0: any number */
+	size_t most;         /* maximum bytes of a call. 0 is no limit. */
+	size_t first_memory; /* bytes of a pipe in memory after loading. 0 is any. */
 };
 
 static void send_source(const struct source *source, size_t size)

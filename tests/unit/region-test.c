@@ -28,7 +28,7 @@
 
 static size_t advised; /* bytes for which huge pages were requested */
 static bool hides_its_memory;
-static long large_page; /* bytes of a page on another machine; 0: as on this one */
+static long large_page; /* bytes of a page on another machine. 0 is as on this one. */
 
 int madvise(void *memory, size_t size, int advice)
 {
@@ -192,7 +192,7 @@ static struct {
 	size_t tried[16]; /* sizes, in the order of the calls */
 	unsigned int calls;
 	unsigned int access; /* access flags of the last call */
-	int keeps;           /* errno value with which deregistration fails; 0: it succeeds */
+	int keeps;           /* errno value with which deregistration fails. 0 is success. */
 	unsigned int deregistered;
 	struct ibv_mr regions[16];
 } kernel;
@@ -450,8 +450,7 @@ TEST(less_memory_than_a_page_is_a_failure_with_its_reason)
 /*
  * Two long rings get half of the budget each; a short one leaves the rest to the other. A server
  * with many clients reserves four pages for each of 64 other sessions, but at most half of the
- * budget, and gives half of the rest to the rings of a
- * session.
+ * budget, and gives half of the rest to the rings of a session.
  */
 TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {

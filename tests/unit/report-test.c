@@ -785,7 +785,7 @@ static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nano
 TEST(progress_is_drawn_only_after_a_second_on_a_suitable_terminal)
 {
 	static const struct {
-		const char *terminal, *no_color; /* TERM and NO_COLOR; NULL: not set */
+		const char *terminal, *no_color; /* TERM and NO_COLOR. NULL is not set. */
 		bool verbose;
 		uint64_t done, all;
 		int64_t nanoseconds;

@@ -62,13 +62,14 @@ struct entry {
 /* One side. Worlds are compared byte by byte, so values that no longer matter are 0. */
 struct side {
 	struct transfer transfer;
-	uint8_t advertised;          /* MSG_MR was posted */
-	uint8_t met;                 /* the peer's MSG_MR was handled */
-	uint8_t done;                /* MSG_DONE was posted */
-	uint8_t filling, copying;    /* bytes of the helpers' current pieces */
-	uint8_t filled_late;         /* the source's helper has reported the end of a pipe */
-	uint8_t entries;             /* number of entries in the queue */
-	uint8_t out[RING], in[RING]; /* bytes of the rings: position in the pass + 1; 0: garbage */
+	uint8_t advertised;       /* MSG_MR was posted */
+	uint8_t met;              /* the peer's MSG_MR was handled */
+	uint8_t done;             /* MSG_DONE was posted */
+	uint8_t filling, copying; /* bytes of the helpers' current pieces */
+	uint8_t filled_late;      /* the source's helper has reported the end of a pipe */
+	uint8_t entries;          /* number of entries in the queue */
+	uint8_t out[RING],
+		in[RING]; /* bytes of the rings: position in the pass + 1. 0 is garbage. */
 	struct entry queue[QUEUE];
 };
 

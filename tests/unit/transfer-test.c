@@ -30,9 +30,10 @@ enum {
 /* A side's plan in short; a field that is 0 has the default. */
 struct kind {
 	int flows;
-	uint64_t length, ring, advertised; /* bytes; `advertised`: the peer's ring; 0: no MSG_MR */
-	unsigned int depth, passes;        /* defaults: 16, 1 */
-	uint64_t request;                  /* maximum bytes of a request */
+	uint64_t length, ring,
+		advertised;         /* bytes. `advertised` is the peer's ring, 0 without MSG_MR. */
+	unsigned int depth, passes; /* defaults: 16, 1 */
+	uint64_t request;           /* maximum bytes of a request */
 };
 
 static struct transfer_plan plan_of(const struct kind *kind)
@@ -262,8 +263,8 @@ static void ignores(uint64_t request)
 }
 
 /*
- * Steps: the peer's messages. `wrong` is the rule that the message breaks; NULL: it is accepted. A
- * rejected MSG_WINDOW or MSG_DONE changes nothing.
+ * Steps: the peer's messages. `wrong` is the rule that the message breaks, or NULL. A rejected
+ * MSG_WINDOW or MSG_DONE changes nothing.
  */
 
 static bool answer_is_expected(const char *error, const char *wrong, const struct transfer *before)
